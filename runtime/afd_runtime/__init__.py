@@ -1,0 +1,1 @@
+"""The runtime of a unit: gateway, coordinator, attention lanes and expert workers."""
