@@ -3,10 +3,13 @@
 A custom resource may be called anything a DNS subdomain allows: 253 characters, dots, a leading
 digit. A pod's hostname, a label value and a Service allow 63, without dots, a Service must begin
 with a letter. `stem` maps the one into the other: it keeps names that already fit, and otherwise
-shortens and adds 8 hex digits of the full name's SHA-256, so that two deployments never meet.
+shortens and adds 8 hex digits of the full name's SHA-256. A name that looks like another
+deployment's child (`demo-coords`, `demo-0-coord`) or like a stem made so gets digits too, so that two
+deployments of a namespace never meet in one Service.
 
     demo                 -> demo               demo-0-attn-3, demo-0-coord, demo-gateway
-    qwen3.235b.prod      -> qwen3-235b-prod-1f0a6c3e
+    qwen3.235b.prod      -> qwen3-235b-prod-e7958575
+    demo-coords          -> demo-coords-d36c7d0f
 """
 
 from __future__ import annotations
@@ -23,12 +26,14 @@ LONGEST_SUFFIX = len("-999-attn-9999")
 MAX_STEM = MAX_LABEL - LONGEST_SUFFIX
 
 _PLAIN = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_TAKEN = re.compile(r".*-(coords|[0-9]+-coord|[0-9a-f]{8})")
+"""Names that this module itself makes for Services of other deployments."""
 _POD_ROLE = {Role.ATTENTION: "attn", Role.EXPERT: "exp"}
 
 
 def stem(deployment: str) -> str:
     """The prefix of every child's name: at most `MAX_STEM` characters, a legal Service name."""
-    if len(deployment) <= MAX_STEM and _PLAIN.fullmatch(deployment):
+    if len(deployment) <= MAX_STEM and _PLAIN.fullmatch(deployment) and not _TAKEN.fullmatch(deployment):
         return deployment
     digest = hashlib.sha256(deployment.encode()).hexdigest()[:8]
     plain = re.sub(r"[^a-z0-9]+", "-", deployment).strip("-")
