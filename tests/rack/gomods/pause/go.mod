@@ -1,0 +1,3 @@
+module afd.dev/rack/pause
+
+go 1.26.0
