@@ -68,6 +68,8 @@ class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Lane: sum of T_a. Expert worker: sum of T_e."""
     transfer_us: float = 0.0
     """Lane: sum of T_c over both directions, as far as it did not wait for compute."""
+    dispatch_us: float = 0.0
+    """Lane: the part of `transfer_us` that went into dispatch; the rest is combine."""
     waited_us: float = 0.0
     """Lane: waiting for experts beyond its own work (exposed FFN). Expert: waiting for lanes."""
     step_us: float = 0.0
