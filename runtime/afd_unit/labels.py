@@ -14,6 +14,13 @@ DEPLOYMENT_NAME = f"{GROUP}/deployment-name"
 REVISION = f"{GROUP}/revision"
 """Annotation: hash of what a pod was made from. Pods of one unit always carry the same one."""
 
+DOMAIN = f"{GROUP}/domain"
+"""Annotation: the NVLink domain of a unit's pods and of a reservation (a value of the topology label)."""
+TOPOLOGY_KEY = f"{GROUP}/topology-key"
+"""Annotation of a reservation: the node label whose value names the domain."""
+RESERVATION = f"{GROUP}/reservation"
+"""Label of the Leases that reserve domains; its value is `domain`."""
+
 PLACEMENT_GATE = f"{GROUP}/placement"
 """The scheduling gate that a unit's pods are born with. Only this one is ever lifted by us."""
 
