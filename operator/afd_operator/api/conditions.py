@@ -1,15 +1,7 @@
 """Conditions of an AFDDeployment (kstatus), and how they are carried from one status to the next.
 
-    Ready            all units that the spec asks for serve            True is good
-    Reconciling      the operator is working towards the spec          present only while True
-    Stalled          it cannot go on without someone's help            present only while True
-    DomainSelected   every unit has its NVLink domain                  True is good
-    FabricReady      the fabric that the spec asks for is up           True is good
-    RatioSatisfied   every unit has its M + N nodes                    True is good
-    FFNHidden        expert time is hidden behind attention            Unknown before the first steps
-    Degraded         units serve with less than the spec asks for      True is bad
-    Failed           the restart budget is spent                       True is bad
-    SpecActedOn      this version acts on every field that is set      False names the fields
+Ready, DomainSelected, FabricReady, RatioSatisfied, FFNHidden and SpecActedOn are good when True; Reconciling,
+Stalled, Degraded and Failed are bad when True.
 
 They are computed from what is observed now, never latched: a status holds what one reconcile saw, and only
 the time of a condition's last change is taken from the status before.
@@ -32,15 +24,25 @@ MESSAGE_LIMIT = 4096
 
 class ConditionType(StrEnum):
     READY = "Ready"
+    """All units that the spec asks for serve."""
     RECONCILING = "Reconciling"
+    """The operator is working towards the spec. Present only while True."""
     STALLED = "Stalled"
+    """The operator cannot go on without someone's help. Present only while True."""
     DOMAIN_SELECTED = "DomainSelected"
+    """Every unit has its NVLink domain."""
     FABRIC_READY = "FabricReady"
+    """The fabric that the spec asks for is up."""
     RATIO_SATISFIED = "RatioSatisfied"
+    """Every unit has all of its attention and expert nodes."""
     FFN_HIDDEN = "FFNHidden"
+    """Expert time is hidden behind attention time. Unknown until steps have been measured."""
     DEGRADED = "Degraded"
+    """Units serve with less than the spec asks for."""
     FAILED = "Failed"
+    """The restart budget is spent."""
     SPEC_ACTED_ON = "SpecActedOn"
+    """This version of the operator acts on every field that is set. False names those it does not act on."""
 
 
 class ConditionStatus(StrEnum):

@@ -26,7 +26,7 @@ class Requirement(ApiModel):
 
     rules = (
         Rule(
-            cel="self.operator in ['In', 'NotIn'] ? size(self.values) > 0 : size(self.values) == 0",
+            cel="(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)",
             holds=lambda r: (r.operator in (SelectorOperator.IN, SelectorOperator.NOT_IN)) == bool(r.values),
             field="values",
             message="must be given for In and NotIn, and left out for Exists and DoesNotExist",

@@ -91,13 +91,13 @@ class Resources(ApiModel):
 
     rules = (
         Rule(
-            cel=f"!('{labels.GPU}' in self.requests)",
+            cel=f"!has(self.requests) || !('{labels.GPU}' in self.requests)",
             holds=lambda r: labels.GPU not in r.requests,
             field="requests",
             message=f"must not name {labels.GPU}: each worker gets one GPU, see placement.gpusPerNode",
         ),
         Rule(
-            cel=f"!('{labels.GPU}' in self.limits)",
+            cel=f"!has(self.limits) || !('{labels.GPU}' in self.limits)",
             holds=lambda r: labels.GPU not in r.limits,
             field="limits",
             message=f"must not name {labels.GPU}: each worker gets one GPU, see placement.gpusPerNode",
@@ -209,19 +209,19 @@ class TemplateMetadata(ApiModel):
 
     rules = (
         Rule(
-            cel=f"!self.labels.exists(k, k.startsWith('{RESERVED_LABELS}'))",
+            cel=f"!has(self.labels) || !self.labels.exists(k, k.startsWith('{RESERVED_LABELS}'))",
             holds=lambda m: not any(key.startswith(RESERVED_LABELS) for key in m.labels),
             field="labels",
             message=f"must not be under {RESERVED_LABELS}: the operator finds its pods by these",
         ),
         Rule(
-            cel=f"!('{labels.MANAGED_BY}' in self.labels)",
+            cel=f"!has(self.labels) || !('{labels.MANAGED_BY}' in self.labels)",
             holds=lambda m: labels.MANAGED_BY not in m.labels,
             field="labels",
             message=f"must not set {labels.MANAGED_BY}: the operator finds its pods by it",
         ),
         Rule(
-            cel=f"!self.annotations.exists(k, k.startsWith('{RESERVED_LABELS}'))",
+            cel=f"!has(self.annotations) || !self.annotations.exists(k, k.startsWith('{RESERVED_LABELS}'))",
             holds=lambda m: not any(key.startswith(RESERVED_LABELS) for key in m.annotations),
             field="annotations",
             message=f"must not be under {RESERVED_LABELS}: these are the operator's",
@@ -240,7 +240,7 @@ class TemplateSpec(ApiModel):
 
     rules = (
         Rule(
-            cel=f"!('{HOSTNAME}' in self.nodeSelector)",
+            cel=f"!has(self.nodeSelector) || !('{HOSTNAME}' in self.nodeSelector)",
             holds=lambda s: HOSTNAME not in s.node_selector,
             field="nodeSelector",
             message=f"must not name {HOSTNAME}: the pods of a unit run on different nodes",

@@ -16,7 +16,7 @@ from afd_operator.api.shape import NodeCount
 
 class ScalingPolicy(StrEnum):
     FFN_SLACK = "FFNSlack"
-    """The largest M whose expert time stays hidden behind attention by the target margin."""
+    """The measured slack (T_a - T_e) / T_a: the largest M that keeps experts hidden by the target."""
 
 
 class Bounds(ApiModel):
@@ -45,7 +45,7 @@ class Scaling(ApiModel):
     """Bounds of M, the attention nodes of a unit."""
 
     policy: ScalingPolicy = ScalingPolicy.FFN_SLACK
-    """What M follows. `FFNSlack`: the measured slack (T_a - T_e) / T_a of the unit's steps."""
+    """What M follows."""
 
     target_slack: Annotated[float, Field(ge=0, le=0.9)] = 0.1
     """Slack to keep: 0.1 leaves experts a tenth of the attention time as margin."""
@@ -88,10 +88,10 @@ class FailurePolicy(ApiModel):
     """What is given up when something of a unit fails. Gateways and coordinators are always just replaced."""
 
     attention: WorkerFailure = WorkerFailure.REPLACE_POD
-    """Loss of an attention pod. `ReplacePod`: its requests are replayed on other lanes."""
+    """Loss of an attention pod. When it is replaced, its requests are replayed on other lanes."""
 
     expert: WorkerFailure = WorkerFailure.REPLACE_POD
-    """Loss of an expert pod. `ReplacePod`: steps pause, the KV cache stays, requests are held."""
+    """Loss of an expert pod. While it is replaced, steps pause, the KV cache stays, requests are held."""
 
     domain: DomainFailure = DomainFailure.RELOCATE
     """Loss of the NVLink domain: label gone, fabric error, too few nodes."""

@@ -24,7 +24,7 @@ LabelValue = Annotated[str, Field(max_length=63, pattern=LABEL_VALUE)]
 
 # ---- durations: "2s", "50ms", "1h30m" ----
 
-_DURATION = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"
+DURATION = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
@@ -33,7 +33,7 @@ def parse_duration(text: object) -> object:
     """`text` as a timedelta; raises ValueError for text that is no duration, passes other types on."""
     if not isinstance(text, str):
         return text
-    if len(text) > 32 or not re.fullmatch(_DURATION[1:-1], text):
+    if len(text) > 32 or not re.fullmatch(DURATION[1:-1], text):
         raise ValueError(f"{text!r} is no duration: write it like 50ms, 2s, 1h or 1h30m")
     return timedelta(seconds=sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text)))
 
@@ -53,7 +53,7 @@ Duration = Annotated[
     timedelta,
     BeforeValidator(parse_duration),
     PlainSerializer(format_duration, return_type=str),
-    WithJsonSchema({"type": "string", "maxLength": 32, "pattern": _DURATION}),
+    WithJsonSchema({"type": "string", "maxLength": 32, "pattern": DURATION}),
 ]
 """A Go duration of hours, minutes, seconds and milliseconds."""
 

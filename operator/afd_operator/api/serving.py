@@ -68,7 +68,7 @@ class Model(ApiModel):
     """Most tokens of prompt and answer together. Sizes the KV cache; not more than the checkpoint can."""
 
     kv_cache_dtype: KvCacheDtype = KvCacheDtype.AUTO
-    """Element type of the KV cache; `auto` takes that of the checkpoint."""
+    """Element type of the KV cache."""
 
     @property
     def pvc(self) -> PvcSource | None:

@@ -26,12 +26,10 @@ SmCount = Annotated[int, Field(ge=CLUSTER_SIZE, le=MAX_SMS, multiple_of=CLUSTER_
 
 
 class Choice(StrEnum):
-    """Who chooses the numbers of an object that has a `mode`."""
+    """Who chooses the numbers beside a `mode`: the user (they are given) or the planner (none may be)."""
 
     FIXED = "Fixed"
-    """They are given beside the mode."""
     AUTO = "Auto"
-    """The planner does; none may be given."""
 
 
 class Ratio(ApiModel):

@@ -58,7 +58,8 @@ class AFDDeploymentSpec(ApiModel):
             message="must be greater than ratio.prefill: at least one attention node has to decode",
         ),
         Rule(
-            cel="!(self.placement.topologyKey in self.runtime.podTemplate.spec.nodeSelector)",
+            cel="!has(self.runtime.podTemplate.spec.nodeSelector) || "
+            "!(self.placement.topologyKey in self.runtime.podTemplate.spec.nodeSelector)",
             holds=lambda s: s.placement.topology_key not in s.runtime.pod_template.spec.node_selector,
             field="runtime.podTemplate.spec.nodeSelector",
             message="must not name placement.topologyKey: the operator chooses the domain, see "
