@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,7 +55,8 @@ MODULES = (
         {
             name: f"k8s.io/kubernetes/cmd/{name}"
             for name in (
-                "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl", "kube-proxy",
+                "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet",
+                "kubectl", "kube-proxy",
             )
         },
         # Without these the commands report v0.0.0-master and clients refuse the version skew.
@@ -98,7 +100,8 @@ def ensure() -> Binaries:
     found = find()
     if found is not None:
         return found
-    with Progress("building the control plane from source (about 20 minutes from an empty cache)") as progress:
+    title = "building the control plane from source (about 20 minutes from an empty cache)"
+    with Progress(title) as progress:
         for module in MODULES:
             cache.entry("bin", module.entry, lambda folder, module=module: _build(module, folder, progress))
     found = find()
@@ -145,7 +148,7 @@ def _run(command: list[str]) -> None:
         raise BuildError(f"{' '.join(command)} failed:\n{done.stdout[-4000:]}")
 
 
-def _go(go: Path, module: GoModule, on_line, *arguments: str) -> list[str]:
+def _go(go: Path, module: GoModule, on_line: Callable[[str], None], *arguments: str) -> list[str]:
     """Run `go`, hand each line of its stderr to `on_line`, return the lines of its stdout."""
     environment = os.environ | {
         "CGO_ENABLED": "0",

@@ -57,7 +57,7 @@ def lock(name: str) -> Iterator[None]:
 
 
 def entry(kind: str, name: str, build: Callable[[Path], None]) -> Path:
-    """The folder `kind/name`, made by `build(empty folder)` unless it is there. Raises what `build` raises."""
+    """The folder `kind/name`, made by `build(empty folder)` unless it is there. Raises as `build` does."""
     final = folder() / kind / name
     if final.is_dir():
         return final

@@ -1,0 +1,89 @@
+"""The knobs of one node: what can happen to a node of a rack, on demand.
+
+    r.node("d0-n03").cordon()                  schedulable, or not
+    r.node("d0-n03").label("nvidia.com/gpu.clique", None)
+    r.node("d0-n03").not_ready()               hollow: says so and stays so; real: its kubelet is killed
+    r.node("d0-n03").remove()
+
+Mirror images: cordon/uncordon, not_ready/ready, stop_kubelet/start_kubelet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.rack import clients
+from tests.rack.spec import NOT_READY, Node
+
+if TYPE_CHECKING:
+    from tests.rack.handle import Rack
+
+NODE_WITHIN_S = 60.0
+
+
+class NodeKnobs:
+    """One node of one rack. Methods return once the API shows what they did."""
+
+    def __init__(self, rack: Rack, node: Node):
+        self._rack = rack
+        self.node = node
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    def cordon(self) -> None:
+        self._patch({"spec": {"unschedulable": True}})
+
+    def uncordon(self) -> None:
+        self._patch({"spec": {"unschedulable": None}})
+
+    def label(self, key: str, value: str | None) -> None:
+        """Set a label; None drops it."""
+        self._patch({"metadata": {"labels": {key: value}}})
+
+    def not_ready(self, status: str = "Unknown") -> None:
+        """Ready becomes "Unknown" (nobody hears from the node; its pods are marked not Ready) or "False" (its
+        kubelet lives and says so; its pods stay as they are)."""
+        self._patch({"metadata": {"annotations": {NOT_READY: status}}})
+        self.await_ready(status)
+        if status == "Unknown":
+            self._mark_pods("False")
+
+    def ready(self) -> None:
+        """Ready again, and its pods with it."""
+        self._patch({"metadata": {"annotations": {NOT_READY: None}}})
+        self.await_ready("True")
+        self._mark_pods("True")
+
+    def _mark_pods(self, status: str) -> None:
+        """As the node lifecycle controller does for a silent kubelet, and a kubelet that is back."""
+        selector = f"spec.nodeName={self.name},status.phase=Running"
+        for pod in self._rack.core.list_pod_for_all_namespaces(field_selector=selector).items:
+            self._rack.core.patch_namespaced_pod_status(
+                pod.metadata.name,
+                pod.metadata.namespace,
+                {"status": {"conditions": [{"type": "Ready", "status": status}]}},
+            )
+
+    def remove(self) -> None:
+        """Delete the Node object: the machine is gone for good."""
+        self._rack.core.delete_node(self.name)
+
+    def add(self) -> None:
+        """The mirror image of `remove`: the machine is back, as it was made."""
+        self._rack.core.create_node(self.node.manifest())
+        self.await_ready("True")
+
+    def await_ready(self, status: str) -> None:
+        clients.wait(
+            f"node {self.name} Ready={status}", lambda: self._ready_status() == status, NODE_WITHIN_S,
+            seen=lambda: f"Ready={self._ready_status()}",
+        )  # fmt: skip
+
+    def _ready_status(self) -> str | None:
+        conditions = self._rack.core.read_node(self.name).status.conditions or []
+        return next((condition.status for condition in conditions if condition.type == "Ready"), None)
+
+    def _patch(self, body: dict[str, Any]) -> None:
+        self._rack.core.patch_node(self.name, body)
