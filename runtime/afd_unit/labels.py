@@ -14,6 +14,9 @@ DEPLOYMENT_NAME = f"{GROUP}/deployment-name"
 REVISION = f"{GROUP}/revision"
 """Annotation: hash of what a pod was made from. Pods of one unit always carry the same one."""
 
+FINGERPRINT = f"{GROUP}/fingerprint"
+"""Annotation: hash of the manifest that the operator applied last."""
+
 DOMAIN = f"{GROUP}/domain"
 """Annotation: the NVLink domain of a unit's pods and of a reservation (a value of the topology label)."""
 TOPOLOGY_KEY = f"{GROUP}/topology-key"

@@ -17,6 +17,7 @@ rate_limiting_queue.go) in one structure:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import itertools
 import random
@@ -80,7 +81,7 @@ class Schedule(Generic[Key]):
 
 
 def backoff_s(failures: int, jitter: float) -> float:
-    """Pause before attempt `failures` + 1: doubles from 1 s to 60 s; `jitter` in [0, 1) takes up to half off."""
+    """Pause after so many failures: doubles from 1 s to 60 s; `jitter` in [0, 1) takes up to half off."""
     full: float = min(BACKOFF_LAST_S, BACKOFF_FIRST_S * 2 ** min(failures, 16))
     return max(BACKOFF_FIRST_S, full * (1 - jitter / 2))
 
@@ -125,10 +126,9 @@ class WorkQueue(Generic[Key]):
                 self._changed.set()
                 return key
             due = self._schedule.next_due()
-            try:
-                await asyncio.wait_for(self._changed.wait(), None if due is None else max(0, due - self._now()))
-            except TimeoutError:
-                continue
+            timeout = None if due is None else max(0, due - self._now())
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), timeout)
 
     def done(self, key: Key) -> None:
         self._schedule.done(key)

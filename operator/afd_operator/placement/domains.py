@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from afd_operator.api.placement import NodeSelector
 from afd_operator.placement.facts import Node, Occupant, UnitId, taken
 from afd_operator.placement.reservation import Holder, Reservation
-from afd_operator.placement.scheduling import Selector, Toleration, tolerated
+from afd_operator.placement.scheduling import Toleration, tolerated
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Request:
     expert: int
     spares: int = 0
     gpus_per_node: int
-    domain_selector: Selector = field(default_factory=Selector)
+    domain_selector: NodeSelector = field(default_factory=NodeSelector)
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Toleration, ...] = ()
 
@@ -89,7 +90,7 @@ def views(cluster: Cluster, request: Request) -> tuple[DomainView, ...]:
 
 
 def _admitted(node: Node, request: Request) -> bool:
-    return request.domain_selector.matches(node.labels) and all(
+    return request.domain_selector.selects(node.labels) and all(
         node.labels.get(key) == value for key, value in request.node_selector.items()
     )
 

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from afd_operator.api.placement import NodeSelector, Requirement, SelectorOperator
 from afd_operator.placement.choice import Chosen, Full, Impossible, choose, has_room
 from afd_operator.placement.domains import Cluster, Request, views
 from afd_operator.placement.facts import Node, Occupant, UnitId
 from afd_operator.placement.reservation import Holder, Reservation, lease_name
-from afd_operator.placement.scheduling import Requirement, Selector, Taint, Toleration
+from afd_operator.placement.scheduling import Taint, Toleration
 from afd_unit import labels
 
 US = UnitId("uid-us", 0)
@@ -54,6 +55,10 @@ def wants(attention: int = 1, expert: int = 1, **more: object) -> Request:
     return replace(base, **more)  # type: ignore[arg-type]
 
 
+NOT_A = NodeSelector(
+    match_expressions=[Requirement(key=labels.CLIQUE, operator=SelectorOperator.NOT_IN, values=["a"])]
+)
+
 CHOSEN = [
     ("the only one", rack(a=2), wants(), "a"),
     ("best fit: the fewest nodes stay behind", rack(a=18, b=2, c=4), wants(), "b"),
@@ -75,7 +80,7 @@ CHOSEN = [
         "b",
     ),
     ("nor one with a sick GPU", changed(rack(a=2, b=3), "a-00", gpus=3), wants(), "b"),
-    ("it does for who takes three GPUs", changed(rack(a=2, b=3), "a-00", gpus=3), wants(gpus_per_node=3), "a"),
+    ("it does for three GPUs", changed(rack(a=2, b=3), "a-00", gpus=3), wants(gpus_per_node=3), "a"),
     ("a taint keeps away", changed(rack(a=2, b=3), "a-00", taints=(GPU_TAINT,)), wants(), "b"),
     (
         "unless tolerated",
@@ -92,7 +97,7 @@ CHOSEN = [
     (
         "the domain selector admits",
         rack(a=2, b=2),
-        wants(domain_selector=Selector(expressions=(Requirement(labels.CLIQUE, "NotIn", ("a",)),))),
+        wants(domain_selector=NOT_A),
         "b",
     ),
     (

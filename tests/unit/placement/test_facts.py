@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from afd_operator.placement.facts import Node, Occupant, UnitId, node_from_api, occupant_from_api
 from afd_operator.placement.reservation import Holder, Reservation, from_lease, lease_name, to_lease
-from afd_operator.placement.scheduling import Requirement, Selector, Taint, Toleration, tolerated
+from afd_operator.placement.scheduling import Taint, Toleration, tolerated
 
 LEGAL_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
@@ -91,21 +91,6 @@ def test_a_pod_of_ours_says_which_unit_it_is_of() -> None:
 )
 def test_tolerations(toleration: Toleration, taint: Taint, result: bool) -> None:
     assert tolerated([taint], [toleration]) is result
-
-
-@pytest.mark.parametrize(
-    ("requirement", "labels", "result"),
-    [
-        (Requirement("k", "In", ("a", "b")), {"k": "a"}, True),
-        (Requirement("k", "In", ("a",)), {}, False),
-        (Requirement("k", "NotIn", ("a",)), {"k": "a"}, False),
-        (Requirement("k", "NotIn", ("a",)), {}, True),
-        (Requirement("k", "Exists"), {"k": ""}, True),
-        (Requirement("k", "DoesNotExist"), {"k": ""}, False),
-    ],
-)
-def test_selectors(requirement: Requirement, labels: dict[str, str], result: bool) -> None:
-    assert Selector(expressions=(requirement,)).matches(labels) is result
 
 
 label_values = st.from_regex(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", fullmatch=True)
