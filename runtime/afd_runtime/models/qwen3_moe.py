@@ -164,7 +164,7 @@ class Qwen3MoeAttention:
         h = rms_norm(x, weights.input_norm, config.eps)
         widths = [config.query_width, config.kv_width, config.kv_width]
         q, k, v = (
-            part.unflatten(-1, (-1, self.shape.head_dim))
+            part.view(part.shape[0], -1, self.shape.head_dim)
             for part in torch.split(F.linear(h, weights.qkv, weights.qkv_bias), widths, dim=-1)
         )
         q = rotate(rms_norm(q, weights.query_norm, config.eps), *rotation)
