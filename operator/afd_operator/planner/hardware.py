@@ -31,6 +31,8 @@ class Hardware:
     sms: int | None = None
     boundary_sms: int | None = None
     profile: str | None = None
+    profile_link_bytes_per_s: float | None = None
+    """Link of the system that the profile was timed on, where it is not this one's."""
     source: str = ""
     conflict: str | None = None
 

@@ -124,9 +124,15 @@ def exchange(root: Path) -> list[pd.DataFrame]:
     path = root / "comm" / "trtllm/1.3.0rc10/trtllm_alltoall_perf.parquet"
     if path.exists():
         d = pd.read_parquet(path)
-        for op, component, dtype in (("alltoall_dispatch", "dispatch", "fp8"), ("alltoall_combine", "combine", "bf16")):
-            source = "fp8" if component == "dispatch" else "bfloat16"
-            e = d[(d.op_name == op) & (d.kernel_source == "NVLinkTwoSided") & (d.moe_dtype == source) & d.num_tokens.isin(TOKENS)]
+        d = d[(d.kernel_source == "NVLinkTwoSided") & d.num_tokens.isin(TOKENS)]
+        keys = ["num_tokens", "hidden_size", "moe_ep_size"]
+        # Dispatch is a preparation (who sends how much) and a transfer: one cannot be had without the other.
+        for ops, component, dtype, payload in (
+            (("alltoall_prepare", "alltoall_dispatch"), "dispatch", "fp8", "fp8"),
+            (("alltoall_combine",), "combine", "bf16", "bfloat16"),
+        ):
+            e = d[d.op_name.isin(ops) & (d.moe_dtype == payload)]
+            e = e.groupby([*keys, "op_name"], as_index=False)["latency"].mean().groupby(keys, as_index=False)["latency"].sum()
             out.append(rows(e, component, dtype=dtype, shape=e.hidden_size.astype(str), ep=e.moe_ep_size, x="num_tokens", s=1))
     d = pd.read_parquet(root / "comm" / "sglang/0.5.12/wideep_deepep_ll_perf.parquet")
     d = d[(d.num_topk == 8) & d.num_experts.isin((128, 256))]
