@@ -14,6 +14,7 @@ All functions take scalars or numpy arrays and return microseconds.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -92,11 +93,10 @@ class LayerModel:
             total = total + group.layers * self._group(group, phase)(batch, context)
         return total / self.model.moe_layers
 
-    def _group(self, group: AttentionGroup, phase: str):  # type: ignore[no-untyped-def]
+    def _group(self, group: AttentionGroup, phase: str) -> Callable[[Values, Values], Array]:
         dtype = self.assume.kv_dtype
         if group.kind is AttentionKind.DSA:
-            module = self.profile.module(phase, dtype, f"dsa{group.query_heads}")
-            return module
+            return self.profile.module(phase, dtype, f"dsa{group.query_heads}")
         component, width = self.profile.attention(phase, dtype, group.shape)
         window = group.window_tokens
         return lambda batch, context: component(batch * width, context if window is None else np.minimum(context, window))
@@ -152,7 +152,7 @@ class LayerModel:
         pooled = self.profile.moe_any_shape(dtype, skewed=self.assume.skewed_routing)
         return pooled, model.expert_params_each / 1e6
 
-    def expert_time_us(self, tokens: Values, ranks: int, boundary_gpus: Values) -> Array:
+    def expert_time_us(self, tokens: Values, ranks: int) -> Array:
         """T_e of a disaggregated expert rank: its kernel, or the wire of its payload if that is longer."""
         kernel = self.assume.expert_efficiency * self.experts_us(tokens, ranks)
         return np.maximum(kernel, self.wire_us(tokens, ranks))
@@ -188,12 +188,10 @@ class LayerModel:
             payload = np.asarray(tokens) * copies * self.model.hidden * element
             return EXCHANGE_LATENCY_US[direction] + payload / (EXCHANGE_EFFICIENCY * self.hardware.required("link_bytes_per_s")) * 1e6
         component, scale = found
-        latency = float(component(1e-9))
-        slower = (self.hardware.profile_link_bytes_per_s or self._native()) / self._native()
-        return latency + (component(np.asarray(tokens) * scale) - latency) * slower
-
-    def _native(self) -> float:
-        return self.hardware.required("link_bytes_per_s")
+        latency = float(component(1.0))
+        link = self.hardware.required("link_bytes_per_s")
+        slower = (self.hardware.profile_link_bytes_per_s or link) / link
+        return latency + (component(np.maximum(np.asarray(tokens) * scale, 1.0)) - latency) * slower
 
     def _exchange(self, direction: str, ep: int, tokens: float) -> tuple[Component, float] | None:
         """The timed all-to-all that an engine would pick: low latency for decode, else throughput."""
