@@ -111,3 +111,16 @@ def render() -> str:
     """The CRD as the text of its file."""
     body = yaml.dump(definition(), Dumper=_Plain, sort_keys=False, width=110, allow_unicode=True)
     return f"{_HEADER}{body}"
+
+
+def render_for_chart() -> str:
+    """The CRD as a template of the chart: installed or not, kept or not when the release is removed."""
+    keep = """metadata:
+  {{- if .Values.crds.keep }}
+  annotations:
+    helm.sh/resource-policy: keep
+  {{- end }}
+  labels:
+    {{- include "afd-operator.labels" . | nindent 4 }}
+"""
+    return "{{- if .Values.crds.install }}\n" + render().replace("metadata:\n", keep, 1) + "{{- end }}\n"

@@ -1,4 +1,4 @@
-"""docs/api.md: every field of AFDDeployment with type, default, bounds and meaning, and the rules between them.
+"""docs/api.md: every field of AFDDeployment with type, default, bounds and meaning, and all rules.
 
 Made from the same schema as the CRD, so the page cannot say anything else than the API server does.
 """
@@ -33,9 +33,9 @@ spec:
     image: registry.example/afd:0.1.0
 ```
 
-The API server fills in defaults and checks types, bounds and rules; `kubectl explain {SHORT_NAME}.spec` prints
-the same text. What is legal but cannot be done by the version at hand ends in the condition `SpecActedOn`,
-which names the fields. An absent list or map is an empty one.
+The API server fills in defaults and checks types, bounds and rules; `kubectl explain {SHORT_NAME}.spec`
+prints the same text. What is legal but cannot be done by the version at hand ends in the condition
+`SpecActedOn`, which names the fields. An absent list or map is an empty one.
 """
 
 

@@ -29,13 +29,13 @@ _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 
-def parse_duration(text: object) -> object:
-    """`text` as a timedelta; raises ValueError for text that is no duration, passes other types on."""
-    if not isinstance(text, str):
-        return text
-    if len(text) > 32 or not re.fullmatch(DURATION[1:-1], text):
-        raise ValueError(f"{text!r} is no duration: write it like 50ms, 2s, 1h or 1h30m")
-    return timedelta(seconds=sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text)))
+def parse_duration(value: object) -> timedelta:
+    """Text like 1h30m as a timedelta. Raises ValueError for anything else that is not a timedelta already."""
+    if isinstance(value, timedelta):
+        return value
+    if not isinstance(value, str) or len(value) > 32 or not re.fullmatch(DURATION[1:-1], value):
+        raise ValueError(f"{value!r} is no duration: write it like 50ms, 2s, 1h or 1h30m")
+    return timedelta(seconds=sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(value)))
 
 
 def format_duration(value: timedelta) -> str:

@@ -1,0 +1,34 @@
+"""Writes what is made from the models and committed: the CRD, its copy in the chart, the API reference.
+
+`make generate` runs `python -m afd_operator.api.generate`; a test fails while a file differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from afd_operator.api import crd, reference
+
+ROOT = Path(__file__).resolve().parents[3]
+"""The repository, when the package runs from it."""
+
+
+def files() -> Mapping[str, str]:
+    """Path in the repository -> text."""
+    return {
+        f"crds/{crd.FILE}": crd.render(),
+        f"charts/afd-operator/templates/crds/{crd.FILE}": crd.render_for_chart(),
+        "docs/api.md": reference.render(),
+    }
+
+
+def main() -> None:
+    for path, text in files().items():
+        target = ROOT / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
