@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from afd_operator.api.placement import Fabric, SchedulerBackend, Sharing
-from afd_operator.api.policies import DomainFailure, RestartBudget, UpdateStrategy, WorkerFailure
+from afd_operator.api.policies import RestartBudget, UpdateStrategy, WorkerFailure
 from afd_operator.api.runtime import Backend
 from afd_operator.api.serving import KvCacheDtype
 from afd_operator.api.shape import Choice
@@ -70,7 +70,6 @@ _TABLE = (
         "placement.sharing", lambda s: s.placement.sharing is Sharing.SHARED,
         "each unit takes a domain of its own",
     ),
-    _later("placement.spares", lambda s: s.placement.spares > 0, "no nodes are kept free"),
     _later(
         "placement.fabric", lambda s: s.placement.fabric is Fabric.COMPUTE_DOMAIN,
         "no ComputeDomain is made: activations travel by network",
@@ -89,15 +88,11 @@ _TABLE = (
         "a lost pod is replaced alone",
     ),
     _later(
-        "failurePolicy.domain", lambda s: s.failure_policy.domain is DomainFailure.HOLD,
-        "a unit that lost its domain is moved to another",
-    ),
-    _later(
         "failurePolicy.restartBudget", lambda s: s.failure_policy.restart_budget != RestartBudget(),
         "failed pods are replaced without end",
     ),
     _later(
-        "update.strategy", lambda s: s.update.strategy is not UpdateStrategy.IN_PLACE_UNIT,
+        "update.strategy", lambda s: s.update.strategy is UpdateStrategy.BLUE_GREEN_DOMAIN,
         "units are replaced in place, one at a time",
     ),
     _later(
