@@ -23,15 +23,13 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("spec.slo", {"slo": {"ttft": "2s"}}),
     ("spec.workload", {"workload": WORKLOAD}),
     ("spec.placement.sharing", {"placement": {"sharing": "Shared"}}),
-    ("spec.placement.spares", {"placement": {"spares": 1}}),
     ("spec.placement.fabric", {"placement": {"fabric": "ComputeDomain"}}),
     ("spec.placement.scheduler.backend", {"placement": {"scheduler": {"backend": "PodGroup"}}}),
     ("spec.scaling", {"scaling": {"attention": {"min": 1, "max": 4}}}),
     ("spec.failurePolicy.attention", {"failurePolicy": {"attention": "RestartUnit"}}),
     ("spec.failurePolicy.expert", {"failurePolicy": {"expert": "RestartUnit"}}),
-    ("spec.failurePolicy.domain", {"failurePolicy": {"domain": "Hold"}}),
     ("spec.failurePolicy.restartBudget", {"failurePolicy": {"restartBudget": {"restarts": 1}}}),
-    ("spec.update.strategy", {"update": {"strategy": "OnDelete"}}),
+    ("spec.update.strategy", {"update": {"strategy": "BlueGreenDomain"}}),
     ("spec.runtime.backend", {"runtime": {"backend": "sglang"}}),
 ]
 
@@ -57,10 +55,11 @@ def test_the_planner_is_named_with_its_workload() -> None:
                 "gpusPerNode": 1,
             }
         },
+        {"placement": {"spares": 2}, "failurePolicy": {"domain": "Hold"}, "update": {"strategy": "OnDelete"}},
         {"failurePolicy": {"restartBudget": {"window": "60m"}}},
         worker(env=[{"name": "X", "value": "1"}]),
     ],
-    ids=["minimal", "shape", "placement", "a default in other words", "pod template"],
+    ids=["minimal", "shape", "placement", "choices", "a default in other words", "pod template"],
 )
 def test_what_this_version_acts_on_is_not_named(patch: dict[str, Any]) -> None:
     assert findings(patch) == []
