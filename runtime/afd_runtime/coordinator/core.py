@@ -132,7 +132,10 @@ class Coordinator:
     ) -> None:
         """Anything but the registration."""
         seat = self.members.of_peer(peer)
-        if seat is None or seat.incarnation != message.incarnation:
+        if seat is None:
+            self._stranger(peer)
+            return
+        if seat.incarnation != message.incarnation:
             self._observer.dropped("incarnation")
             return
         self.members.heard(seat.member, now_s)
@@ -205,7 +208,7 @@ class Coordinator:
 
     def gateway_said(self, peer: Peer, message: Submit | Cancel, now_s: float) -> None:
         if peer not in self._gateways:
-            self._observer.dropped("unknown")
+            self._stranger(peer)
             return
         known = self.work.requests.get(message.request_id)
         match message:
@@ -246,6 +249,11 @@ class Coordinator:
             self.work.remove(request)
 
     # --- events of either
+
+    def _stranger(self, peer: Peer) -> None:
+        """This coordinator is newer than the connection, or has given the place to another."""
+        self._observer.dropped("unknown")
+        self._send(peer, Refused(reason="this connection has not registered"))
 
     def gone(self, peer: Peer, now_s: float) -> None:
         """The connection is closed: nothing can be sent to it any more."""

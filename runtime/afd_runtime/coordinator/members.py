@@ -54,7 +54,9 @@ class Members:
         if member not in self.places:
             return f"this unit has no place {member}; it has {', '.join(map(str, self.places))}"
         if max(register.epoch, register.committed_step) > HIGHEST_NUMBER:
-            return f"{member} reports epoch {register.epoch} and step {register.committed_step}: past any life"
+            return (
+                f"{member} reports epoch {register.epoch} and step {register.committed_step}: past any life"
+            )
         if register.incarnation in self._superseded:
             return f"place {member} was taken over by a newer process"
         if member.role is Role.ATTENTION and register.capacity is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 
 from afd_runtime.protocol.messages import ToCoordinator, ToGateway, ToWorker
@@ -9,6 +11,8 @@ from afd_runtime.protocol.messages import ToCoordinator, ToGateway, ToWorker
 MAX_FRAME_BYTES = 4 << 20
 """A prompt of 131,072 tokens takes at most 5 bytes each, 0.7 MB; plans carry several. Receiving
 sockets set this as ZMQ_MAXMSGSIZE, so a larger frame is never read into memory."""
+
+Message = TypeVar("Message")
 
 _encoder = msgspec.msgpack.Encoder()
 _to_coordinator = msgspec.msgpack.Decoder(ToCoordinator)
@@ -28,7 +32,7 @@ def encode(message: ToCoordinator | ToWorker | ToGateway) -> bytes:
     return frame
 
 
-def _decode(decoder: msgspec.msgpack.Decoder, frame: bytes):  # type: ignore[no-untyped-def]
+def _decode(decoder: msgspec.msgpack.Decoder[Message], frame: bytes) -> Message:
     if len(frame) > MAX_FRAME_BYTES:
         raise FrameError(f"frame of {len(frame)} bytes, at most {MAX_FRAME_BYTES}")
     try:
@@ -39,14 +43,14 @@ def _decode(decoder: msgspec.msgpack.Decoder, frame: bytes):  # type: ignore[no-
 
 def decode_at_coordinator(frame: bytes) -> ToCoordinator:
     """Raises FrameError."""
-    return _decode(_to_coordinator, frame)  # type: ignore[no-any-return]
+    return _decode(_to_coordinator, frame)
 
 
 def decode_at_worker(frame: bytes) -> ToWorker:
     """Raises FrameError."""
-    return _decode(_to_worker, frame)  # type: ignore[no-any-return]
+    return _decode(_to_worker, frame)
 
 
 def decode_at_gateway(frame: bytes) -> ToGateway:
     """Raises FrameError."""
-    return _decode(_to_gateway, frame)  # type: ignore[no-any-return]
+    return _decode(_to_gateway, frame)

@@ -15,7 +15,7 @@ from afd_runtime.protocol.messages import Submit, Tokens
 from afd_runtime.protocol.plan import Sampling
 
 
-class MissingTokens(Exception):
+class MissingTokensError(Exception):
     """Committed tokens were lost on the way: the request must be submitted again."""
 
 
@@ -46,12 +46,14 @@ class Owned:
         )
 
     def accept(self, tokens: Tokens) -> list[int]:
-        """The tokens that are new to the client. Raises MissingTokens."""
+        """The tokens that are new to the client. Raises MissingTokensError."""
         if tokens.attempt < self.attempt or self.finish_reason is not None:
             return []
         self._seen = max(self._seen, tokens.attempt)
         if tokens.first > len(self.answer):
-            raise MissingTokens(f"{self.request_id}: token {len(self.answer)} awaited, {tokens.first} came")
+            raise MissingTokensError(
+                f"{self.request_id}: token {len(self.answer)} awaited, {tokens.first} came"
+            )
         new = tokens.tokens[len(self.answer) - tokens.first :]
         self.answer += new
         self.finish_reason = tokens.finish_reason

@@ -40,7 +40,7 @@ from afd_runtime.protocol.messages import (
     Welcome,
 )
 from afd_runtime.protocol.plan import ExpertStep, Phase, Sampling, StepPlan
-from afd_runtime.server.ownership import MissingTokens, Owned
+from afd_runtime.server.ownership import MissingTokensError, Owned
 from afd_unit.identity import Member, Role
 from afd_unit.unitfile import Auth, AuthMode, Model, UnitFile
 
@@ -383,7 +383,7 @@ class World:
                 owned = self.owned[message.request_id]
                 try:
                     owned.accept(message)
-                except MissingTokens:
+                except MissingTokensError:
                     self.say(self.gateway_peer, owned.submit())
                 self.check_answer(owned)
 
