@@ -20,6 +20,7 @@ from tests.rack.binaries import Binaries
 from tests.rack.claim import Claim
 from tests.rack.controlplane import Credentials, Place
 from tests.rack.knobs import NodeKnobs
+from tests.rack.node import RealNode
 from tests.rack.pki import Authority
 from tests.rack.places import place_of
 from tests.rack.processes import Processes
@@ -115,6 +116,17 @@ class Rack:
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
         return self.spec.all_nodes()
+
+    @cached_property
+    def real_nodes(self) -> tuple[RealNode, ...]:
+        return tuple(
+            RealNode(
+                node, self.addresses, self.folder, self.binaries, self.credentials, self.processes,
+                dict(self.spec.feature_gates),
+            )
+            for node in self.nodes
+            if node.real
+        )  # fmt: skip
 
     def clique(self, domain: int) -> str:
         """Value of `nvidia.com/gpu.clique` on the nodes of a domain."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.rack import clients
+from tests.rack.node import RealNode
 from tests.rack.spec import NOT_READY, Node
 
 if TYPE_CHECKING:
@@ -31,6 +32,23 @@ class NodeKnobs:
     @property
     def name(self) -> str:
         return self.node.name
+
+    @property
+    def real(self) -> RealNode:
+        """Raises ValueError for a hollow node: it has no kubelet and no containers."""
+        for real in self._rack.real_nodes:
+            if real.node is self.node:
+                return real
+        raise ValueError(f"{self.name} is a hollow node")
+
+    def give_gpus(self) -> None:
+        """Capacity of `nvidia.com/gpu`, which a device plugin would report. A kubelet keeps it, also when it
+        restarts; it is lost with the Node object."""
+        amounts = self.node.gpu_capacity()
+        if amounts:
+            self._rack.core.patch_node_status(
+                self.name, {"status": {"capacity": amounts, "allocatable": amounts}}
+            )
 
     def cordon(self) -> None:
         self._patch({"spec": {"unschedulable": True}})

@@ -12,17 +12,21 @@ crash of whoever brought it up.
 from __future__ import annotations
 
 import logging
+import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from tests.rack import binaries, claim, clients, controlplane, hollow
+from tests.rack import binaries, cgroups, claim, clients, containerd, controlplane, dns, hollow, host, network
+from tests.rack import images as rack_images
 from tests.rack.claim import Claim
 from tests.rack.handle import Rack
+from tests.rack.node import proxy_command
 from tests.rack.processes import Processes
-from tests.rack.spec import RackSpec
+from tests.rack.spec import CPU_NODE, RackSpec
 
 log = logging.getLogger("afd.rack")
 
@@ -41,10 +45,11 @@ def rack(
     nodes: int = 4,
     gpus: int = 4,
     real: int | Mapping[int, int] = 0,
+    images: Sequence[Path] = (),
     **more: Any,
 ) -> Iterator[Rack]:
     """A rack for the length of the block. `more`: the other fields of RackSpec."""
-    found = up(RackSpec(domains=domains, nodes=nodes, gpus=gpus, real=real, **more))
+    found = up(RackSpec(domains=domains, nodes=nodes, gpus=gpus, real=real, **more), images=images)
     try:
         yield found
     finally:
@@ -52,14 +57,16 @@ def rack(
         down(found.claim)
 
 
-def up(spec: RackSpec, *, keep: bool = False) -> Rack:
-    """Start a rack. `keep`: it outlives this process. Raises RackError, and leaves nothing behind."""
+def up(spec: RackSpec, *, images: Sequence[Path] = (), keep: bool = False) -> Rack:
+    """Start a rack. `images`: archives that its real nodes have from the start. `keep`: it outlives this
+    process. Raises HostError or RackError, and then leaves nothing behind."""
+    host.prepare(real_nodes=spec.has_real_nodes)
     commands = binaries.ensure()
     reap()
     claimed = claim.take()
     found = Rack(spec=spec, claim=claimed, binaries=commands)
     try:
-        _start(found)
+        _start(found, images)
     except BaseException as error:
         report = found.describe() if isinstance(error, Exception) else ""
         found.close()
@@ -73,6 +80,9 @@ def up(spec: RackSpec, *, keep: bool = False) -> Rack:
 def down(claimed: Claim) -> None:
     """Remove everything that bears the rack's number. Safe to repeat."""
     Processes(claimed.folder / "processes").end_all()
+    if os.geteuid() == 0:
+        network.down(claimed.addresses)
+        cgroups.remove(claimed.addresses.name)
     shutil.rmtree(claimed.folder)
 
 
@@ -84,28 +94,55 @@ def reap() -> None:
             down(found)
 
 
-def _start(found: Rack) -> None:
-    place = found.place
+def _start(found: Rack, images: Sequence[Path]) -> None:
+    """Everything that can start at once does: containerd needs no API server."""
+    if found.real_nodes:
+        network.up(found.addresses, found.nodes)
+    with ThreadPoolExecutor(len(found.real_nodes) + 1) as pool:
+        containers = [pool.submit(node.start_containerd, _root(found, images)) for node in found.real_nodes]
+        _start_control_plane(found)
+        _create_nodes(found)
+        for done in containers:
+            done.result()
+    _start_nodes(found)
+    clients.wait(
+        f"all {len(found.nodes)} nodes Ready", lambda: not _not_ready(found), NODES_WITHIN_S,
+        seen=lambda: f"not Ready: {_not_ready(found)}",
+    )  # fmt: skip
+    for node in found.real_nodes:
+        found.node(node.name).give_gpus()
+    found.await_service_account("default")
+
+
+def _root(found: Rack, images: Sequence[Path]) -> Path:
+    return containerd.root_with([*rack_images.system(found.binaries), *images])
+
+
+def _start_control_plane(found: Rack) -> None:
     for name, command in controlplane.commands(
-        place,
-        found.claim.folder,
-        found.binaries,
-        found.credentials,
-        feature_gates=found.spec.feature_gates,
-        runtime_config=found.spec.runtime_config,
+        found.place, found.folder, found.binaries, found.credentials,
+        feature_gates=found.spec.feature_gates, runtime_config=found.spec.runtime_config,
     ).items():
         if name == "kube-controller-manager":
             _await_api_server(found)
         found.processes.start(name, command)
     kwok = found.credentials.kubeconfig("kwok", "system:masters")
-    found.processes.start("kwok", hollow.command(place.enter, found.binaries, kwok))
+    found.processes.start("kwok", hollow.command(found.place.enter, found.binaries, kwok))
+
+
+def _create_nodes(found: Rack) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda node: found.core.create_node(node.manifest()), found.nodes))
-    clients.wait(
-        f"all {len(found.nodes)} nodes Ready", lambda: not _not_ready(found), NODES_WITHIN_S,
-        seen=lambda: f"not Ready: {_not_ready(found)}",
-    )  # fmt: skip
-    found.await_service_account("default")
+
+
+def _start_nodes(found: Rack) -> None:
+    for node in found.real_nodes:
+        node.start_kubelet()
+        node.start_proxy()
+    if found.real_nodes:
+        proxy = proxy_command(found.folder, found.binaries, found.credentials, found.addresses, CPU_NODE)
+        found.processes.start("kube-proxy", [*found.place.enter, *proxy])
+        found.apply(*dns.manifests(found.addresses))
 
 
 def _await_api_server(found: Rack) -> None:

@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,21 +71,32 @@ class Processes:
         self._folder = folder
         self._children: dict[int, subprocess.Popen[bytes]] = {}
 
-    def start(self, name: str, command: Sequence[str], env: Mapping[str, str] | None = None) -> Process:
+    def start(self, name: str, command: Sequence[str], *, forks: bool = False) -> Process:
+        """Start and record a process. `forks`: the command (`unshare --fork`, `nsenter --pid`) starts the
+        process that counts as its only child and ends with it; the child is what is recorded."""
         self._folder.mkdir(parents=True, exist_ok=True)
         log = self._folder / f"{name}.log"
         with open(log, "ab") as out:
             child = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=self._folder,
-                env=dict(env) if env is not None else None,
                 start_new_session=True,  # an interrupt at the terminal is for the starter
             )  # fmt: skip
-        self._children[child.pid] = child
-        process = Process(name, child.pid, start_time(child.pid) or 0, log)
+        pid = self._only_child(child, log) if forks else child.pid
+        self._children[pid] = child
+        process = Process(name, pid, start_time(pid) or 0, log)
         record = self._folder / f"{name}.pid"
         record.with_suffix(".tmp").write_text(f"{process.pid} {process.started}\n")
         record.with_suffix(".tmp").rename(record)
         return process
+
+    def _only_child(self, parent: subprocess.Popen[bytes], log: Path) -> int:
+        children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+        while parent.poll() is None:
+            found = children.read_text().split()
+            if found:
+                return int(found[0])
+            time.sleep(0.002)
+        raise ProcessError(f"{' '.join(map(str, parent.args))} ended at once:\n{log.read_text()[-2000:]}")
 
     def recorded(self) -> list[Process]:
         found = []
