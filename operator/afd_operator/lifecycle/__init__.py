@@ -3,14 +3,15 @@
 A unit's life. Each arrow is one look at the cluster; nothing is remembered between looks, so a stage is
 what the cluster shows and not what we once decided.
 
-               Reserve          create pods        lift gates          ConfigMap         all Ready
-    PENDING ───────────► RESERVED ────────► GATED ────────► RELEASED ───────────► STARTED ───────► READY
-       ▲  a domain has      │                 │                │      all pods       │  ▲            │
-       │  room and is       │ no room any more, new revision, scaled down           │  │ replaced   │ pod or
-       │  free              ▼                 ▼                ▼                     │  │            ▼ container lost
-       └──── Release ◄── STOPPING ◄──────────────────────────────────────────────────┘  └───────── BROKEN
-          no pod left     ConfigMap deleted, pods deleted, wait until they are gone   (new revision, moves
-                                                                                       to another domain)
+              Reserve         create pods       lift gates        ConfigMap        all Ready
+    PENDING ──────────► RESERVED ───────► GATED ───────► RELEASED ──────────► STARTED ──────► READY
+       ▲  a domain has     │                │               │   all pods      │   ▲             │
+       │  room, is free    │ no room any more, new revision, scaled down      │   │ replaced    │ pod or
+       │                   ▼                ▼               ▼   are bound     ▼   │             ▼ container
+       └─── Release ◄── STOPPING ◄──────────────────────────────────────────◄───  BROKEN ◄──────┘ lost
+         no pod is left   ConfigMap deleted, pods deleted,        new revision, scaled down,
+                          wait until they are gone                moves to another domain
+
 Invariants, whoever dies between whichever two writes:
 
 - A unit's pods exist only in a domain that it holds the reservation of, and the reservation is given

@@ -131,7 +131,7 @@ def _place(look: _Look) -> UnitPlan:
 
 
 def _bring_up(look: _Look) -> UnitPlan:
-    """A domain is reserved and nothing runs: make all pods, release them at once, start when all are bound."""
+    """A domain is reserved, nothing runs: make all pods, release them at once, start when all are bound."""
     unit, goal = look.unit, look.goal
     assert unit.reservation is not None
     domain = unit.reservation.domain
