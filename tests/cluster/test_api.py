@@ -170,7 +170,7 @@ def test_spec_and_status_are_written_apart(api: Rack, namespace: str) -> None:
         ("afd.spec.placement.fabric", "ComputeDomain"),
         ("afd.spec.microbatches", "Slices of a step's batch"),
         ("afd.spec.runtime.podTemplate.spec.containers.env", "environment variables"),
-        ("afd.status.unitStatuses.state", "Paused"),
+        ("afd.status.unitStatuses.stage", "Broken"),
     ],
 )
 def test_explain_tells_what_a_field_means(api: Rack, field: str, words: str) -> None:

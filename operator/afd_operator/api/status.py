@@ -10,6 +10,7 @@ from pydantic import Field
 from afd_operator.api.base import StatusModel, list_map
 from afd_operator.api.conditions import Condition
 from afd_operator.api.shape import MAX_NODES, MAX_UNITS
+from afd_unit.report import UnitState
 
 Count = Annotated[int, Field(ge=0, le=2_147_483_647)]
 Number64 = Annotated[int, Field(ge=0, le=2**53)]
@@ -17,30 +18,25 @@ Number64 = Annotated[int, Field(ge=0, le=2**53)]
 Short = Annotated[str, Field(max_length=64)]
 
 
-class UnitPhase(StrEnum):
-    """Where a unit is on its way, as users see it.
-
-    Pending -> Gated -> Starting -> Forming -> Serving <-> Paused
-
-    any of them -> Stopping -> gone, or Pending again        any of them -> Failed
-    """
+class UnitStage(StrEnum):
+    """How far the operator has brought a unit (`afd_operator.lifecycle` draws the way)."""
 
     PENDING = "Pending"
-    """No domain is reserved for it; none of its pods run."""
+    """No domain is reserved for it and nothing of it runs."""
+    RESERVED = "Reserved"
+    """A domain is reserved; its pods are being made, gated."""
     GATED = "Gated"
-    """A domain is reserved; pods wait until all of them exist."""
-    STARTING = "Starting"
-    """The scheduler binds its pods, or their containers start."""
-    FORMING = "Forming"
-    """Its coordinator waits for members."""
-    SERVING = "Serving"
-    """All of its pods are Ready and its steps run."""
-    PAUSED = "Paused"
-    """Steps wait for a lost member; requests are held."""
+    """All of its pods exist and wait at the gate."""
+    RELEASED = "Released"
+    """The scheduler may bind its pods to nodes; no container starts before all are bound."""
+    STARTED = "Started"
+    """Its containers start."""
+    READY = "Ready"
+    """All of its pods are Ready: it serves."""
+    BROKEN = "Broken"
+    """It has started and lacks a pod or a container; that is being replaced."""
     STOPPING = "Stopping"
     """Its pods are going."""
-    FAILED = "Failed"
-    """Its restart budget is spent."""
 
 
 class Plan(StatusModel):
@@ -84,8 +80,11 @@ class UnitStatus(StatusModel):
     unit: Annotated[int, Field(ge=0, lt=MAX_UNITS)]
     """Index of the unit."""
 
-    state: UnitPhase
-    """Where the unit is on its way."""
+    stage: UnitStage
+    """How far the operator has brought the unit."""
+
+    state: UnitState | None = None
+    """What the unit is doing, in the words of its coordinator; absent while that does not answer."""
 
     domain: Annotated[str, Field(max_length=63)] | None = None
     """Value of the topology label of the domain that is reserved for it."""

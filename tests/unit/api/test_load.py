@@ -82,7 +82,7 @@ def test_the_longest_legal_label_key_is_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    "status", [{"unitStatuses": [{"unit": 0, "state": "Dreaming"}]}, {"units": "many"}, None, 3]
+    "status", [{"unitStatuses": [{"unit": 0, "stage": "Dreaming"}]}, {"units": "many"}, None, 3]
 )
 def test_a_status_that_cannot_be_read_never_stops_a_spec(status: object) -> None:
     """Written by another version of the operator; it is computed anew anyway."""
