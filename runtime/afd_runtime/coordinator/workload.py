@@ -43,6 +43,7 @@ class Workload:
         self.pending: deque[Step] = deque()
         self.committed_step = 0
         self._issued_step = 0
+        self._own_steps = False
         self._last_phase = Phase.DECODE
 
     # --- requests
@@ -98,9 +99,11 @@ class Workload:
     # --- steps
 
     def seen_step(self, number: int) -> None:
-        """A worker has seen step `number`, under this coordinator or one before it."""
+        """A worker has been told of step `number`, by this coordinator or one before it. Of that one
+        nothing can be taken back any more: what it did counts as committed."""
+        if not self._own_steps:
+            self.committed_step = max(self.committed_step, number)
         self._issued_step = max(self._issued_step, number)
-        self.committed_step = max(self.committed_step, number)
 
     def next_step(self, now_s: float) -> Step | None:
         """Draft the next step and count it as issued; None when `lead` steps are out already or
@@ -114,6 +117,7 @@ class Workload:
         if draft is None:
             return None
         self._issued_step += 1
+        self._own_steps = True
         self._last_phase = draft.phase
         shares = {}
         for lane in lanes:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-
 from tests.unit.coordinator.world import SimLane, World
 
 prompts = st.lists(st.integers(1, 63), min_size=1, max_size=20)
 
 
 class Unit(RuleBasedStateMachine):
-    @initialize(attention=st.integers(1, 3), expert=st.integers(1, 2), lead=st.integers(1, 3), rows=st.integers(1, 8))
+    @initialize(
+        attention=st.integers(1, 3), expert=st.integers(1, 2), lead=st.integers(1, 3), rows=st.integers(1, 8)
+    )
     def begin(self, attention: int, expert: int, lead: int, rows: int) -> None:
         self.world = World(attention=attention, expert=expert, lead=lead, rows=rows)
         self.places = self.world.core.members.places
@@ -107,7 +108,9 @@ class Unit(RuleBasedStateMachine):
         self._flush_frees()
         for worker in self.world.workers.values():
             if isinstance(worker, SimLane):
-                assert worker.free_pages == worker.capacity.kv_pages, f"{worker.member} holds {worker.resident}"
+                assert worker.free_pages == worker.capacity.kv_pages, (
+                    f"{worker.member} holds {worker.resident}"
+                )
 
     def _flush_frees(self) -> None:
         for _ in range(5):

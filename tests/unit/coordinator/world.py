@@ -46,7 +46,9 @@ from afd_unit.unitfile import Auth, AuthMode, Model, UnitFile
 
 VOCAB = 64
 EOS = 0
-TIMES = StepTimes(compute_us=100.0, transfer_us=20.0, dispatch_us=8.0, waited_us=5.0, step_us=200.0, rounds=4, rows=3)
+TIMES = StepTimes(
+    compute_us=100.0, transfer_us=20.0, dispatch_us=8.0, waited_us=5.0, step_us=200.0, rounds=4, rows=3
+)
 
 
 def unit_file(*, attention: int = 2, expert: int = 1, microbatches: int = 2, context: int = 64) -> UnitFile:
@@ -64,27 +66,31 @@ def unit_file(*, attention: int = 2, expert: int = 1, microbatches: int = 2, con
     )
 
 
-def capacity(*, pages: int = 12, page_tokens: int = 4, slots: int = 4, rows: int = 8) -> LaneCapacity:
+def capacity(
+    *, pages: int = 12, page_tokens: int = 4, slots: int = 4, rows: int = 8, vocab: int = VOCAB
+) -> LaneCapacity:
     return LaneCapacity(
         kv_pages=pages,
         page_tokens=page_tokens,
         table_slots=slots,
         max_rows=rows,
         eos_token_ids=[EOS],
-        vocab_size=VOCAB,
+        vocab_size=vocab,
     )
 
 
-def next_token(tokens: list[int], seed: int) -> int:
-    digest = hashlib.blake2b(bytes(tokens) + seed.to_bytes(8, "little"), digest_size=2).digest()
-    return int.from_bytes(digest, "little") % VOCAB
+def next_token(tokens: list[int], seed: int, vocab: int = VOCAB) -> int:
+    digest = hashlib.blake2b(repr((tokens, seed)).encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "little") % vocab
 
 
-def answer(prompt: list[int], seed: int, most: int, *, ignore_eos: bool = False) -> list[int]:
+def answer(
+    prompt: list[int], seed: int, most: int, *, ignore_eos: bool = False, vocab: int = VOCAB
+) -> list[int]:
     """What the model says, without any unit."""
     tokens = list(prompt)
     while len(tokens) < len(prompt) + most:
-        tokens.append(next_token(tokens, seed))
+        tokens.append(next_token(tokens, seed, vocab))
         if tokens[-1] == EOS and not ignore_eos:
             break
     return tokens[len(prompt) :]
@@ -128,7 +134,9 @@ class SimLane:
         match message:
             case Table():
                 mine = next(entry for entry in message.members if entry.member == self.member)
-                assert mine.incarnation == self.incarnation, "a table names another incarnation for this place"
+                assert mine.incarnation == self.incarnation, (
+                    "a table names another incarnation for this place"
+                )
                 assert message.epoch > self.epoch, "epochs only go up"
                 self.epoch, self.active = message.epoch, True
             case Abort() if message.epoch == self.epoch:
@@ -163,7 +171,7 @@ class SimLane:
             kept.length = work.start + work.count
             assert kept.length <= kept.pages * self.capacity.page_tokens
             if work.sample:
-                kept.tokens.append(next_token(kept.tokens, kept.seed))
+                kept.tokens.append(next_token(kept.tokens, kept.seed, self.capacity.vocab_size))
                 sampled.append(Sampled(work.request_id, work.attempt, kept.length, kept.tokens[-1]))
         return LaneResult(
             epoch=plan.epoch,
@@ -389,7 +397,9 @@ class World:
 
     def check_answer(self, owned: Owned) -> None:
         right = answer(owned.prompt, owned.sampling.seed, owned.max_new_tokens, ignore_eos=owned.ignore_eos)
-        assert owned.answer == right[: len(owned.answer)], f"{owned.request_id}: {owned.answer} is not {right}"
+        assert owned.answer == right[: len(owned.answer)], (
+            f"{owned.request_id}: {owned.answer} is not {right}"
+        )
         if owned.finish_reason:
             assert owned.answer == right
             assert owned.finish_reason == ("stop" if right[-1] == EOS and not owned.ignore_eos else "length")
@@ -477,7 +487,10 @@ class World:
                 "waits": self.core.waiting_for(self.now_s),
                 "waiting": [request.id for request in self.core.work.waiting],
                 "running": {
-                    index: [(request.id, request.attempt, request.computed, request.issued) for request in lane.running]
+                    index: [
+                        (request.id, request.attempt, request.computed, request.issued)
+                        for request in lane.running
+                    ]
                     for index, lane in self.core.work.lanes.items()
                 },
                 "pending": [step.number for step in self.core.work.pending],

@@ -1,0 +1,1 @@
+"""The command `afd`: one table of subcommands, each loaded only when it is asked for."""

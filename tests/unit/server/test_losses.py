@@ -1,0 +1,130 @@
+"""Losses behind the gateway while answers stream: the client sees a pause and the same text."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import openai
+import pytest
+from tests.unit.server.unit import LocalUnit
+
+from afd_unit.identity import Member, Role
+
+PROMPT = "Once upon a time"
+TOKENS = 120
+LANE, EXPERT = Member(0, Role.ATTENTION, 0), Member(0, Role.EXPERT, 0)
+
+
+@pytest.fixture
+async def unit(tmp_path: Path) -> AsyncIterator[LocalUnit]:
+    async with LocalUnit(tmp_path, delay_s=0.005) as unit:
+        yield unit
+
+
+async def streamed(client: openai.AsyncOpenAI, seed: int, begun: asyncio.Event) -> str:
+    stream = await client.completions.create(
+        model="sim", prompt=PROMPT, max_tokens=TOKENS, seed=seed, stream=True, extra_body={"ignore_eos": True}
+    )
+    text = ""
+    async for chunk in stream:
+        text += chunk.choices[0].text
+        if len(text) > 5:
+            begun.set()
+    return text
+
+
+async def lane_is_replaced(unit: LocalUnit) -> None:
+    await unit.kill_worker(LANE)
+    unit.start_worker(LANE)
+
+
+async def lane_is_lost(unit: LocalUnit) -> None:
+    await unit.kill_worker(LANE)
+
+
+async def all_lanes_are_replaced(unit: LocalUnit) -> None:
+    lanes = [place for place in unit.places if place.role is Role.ATTENTION]
+    for lane in lanes:
+        await unit.kill_worker(lane)
+    assert unit.core is not None
+    core = unit.core
+    await unit.until(lambda: not core.epochs.in_force)
+    for lane in lanes:
+        unit.start_worker(lane)
+
+
+async def expert_is_replaced(unit: LocalUnit) -> None:
+    await unit.kill_worker(EXPERT)
+    assert unit.core is not None
+    core = unit.core
+    await unit.until(lambda: not core.epochs.in_force)
+    unit.start_worker(EXPERT)
+
+
+async def place_is_taken_over(unit: LocalUnit) -> None:
+    """A second process comes for a place whose first one still lives."""
+    old = unit.tasks.pop(str(LANE))
+    unit.start_worker(LANE)
+    await asyncio.sleep(0.3)
+    old.cancel()
+
+
+async def coordinator_restarts(unit: LocalUnit) -> None:
+    await unit.kill_coordinator()
+    await unit.start_coordinator()
+
+
+async def coordinator_restarts_twice(unit: LocalUnit) -> None:
+    await coordinator_restarts(unit)
+    await unit.until(lambda: unit.units.serving)
+    await coordinator_restarts(unit)
+
+
+LOSSES: list[Callable[[LocalUnit], Awaitable[None]]] = [
+    lane_is_replaced,
+    lane_is_lost,
+    all_lanes_are_replaced,
+    expert_is_replaced,
+    place_is_taken_over,
+    coordinator_restarts,
+    coordinator_restarts_twice,
+]
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=[loss.__name__ for loss in LOSSES])
+async def test_the_text_is_the_same_as_without_the_loss(
+    unit: LocalUnit, loss: Callable[[LocalUnit], Awaitable[None]]
+) -> None:
+    client = unit.client(timeout=60)
+    begun = [asyncio.Event() for _ in range(6)]
+    answers = [asyncio.create_task(streamed(client, seed, event)) for seed, event in enumerate(begun)]
+    await asyncio.gather(*(event.wait() for event in begun))
+    await loss(unit)
+    prompt = await unit.tokenizer.prompt(PROMPT)
+    assert await asyncio.gather(*answers) == [
+        unit.text(prompt, seed, TOKENS, ignore_eos=True) for seed in range(len(answers))
+    ]
+    assert unit.core is not None
+    core = unit.core
+    await unit.until(
+        lambda: all(lane.free_pages == lane.capacity.kv_pages for lane in core.work.lanes.values())
+    )
+
+
+async def test_without_a_serving_unit_new_requests_are_told_so(unit: LocalUnit) -> None:
+    await unit.kill_worker(EXPERT)
+    await unit.until(lambda: not unit.units.serving)
+    with pytest.raises(openai.InternalServerError) as refused:
+        await unit.client().completions.create(model="sim", prompt="x", max_tokens=2)
+    assert refused.value.status_code == 503
+    assert refused.value.response.headers["Retry-After"] == "1"
+
+
+async def test_who_shows_the_wrong_secret_stays_outside(unit: LocalUnit, tmp_path: Path) -> None:
+    unit.credential.write_text("wrong")
+    await unit.kill_coordinator()
+    await unit.start_coordinator()
+    await asyncio.sleep(0.5)
+    assert not unit.units.connected
