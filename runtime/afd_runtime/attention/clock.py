@@ -35,6 +35,7 @@ class StepClock:
         return StepTimes(
             compute_us=(whole_s - self._pushing_s - self._waiting_s) * 1e6,
             transfer_us=self._pushing_s * 1e6 + self._landing_us,
+            dispatch_us=self._pushing_s * 1e6,
             waited_us=self._waiting_s * 1e6,
             step_us=whole_s * 1e6,
             rounds=self._rounds,

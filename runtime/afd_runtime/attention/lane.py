@@ -8,6 +8,7 @@ wrote lies past every request's length, where the repeated step writes it again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -47,12 +48,14 @@ class Lane:
         stage: AttentionStage,
         limits: LaneLimits,
         split: ExpertSplit,
-        kv_dtype: torch.dtype | None = None,
+        alive: Callable[[], None] = lambda: None,
     ) -> None:
+        """`alive` is called as each layer of a step begins: a step may take long, but not for ever."""
         self._stage = stage
         self._limits = limits
         self._split = split
-        self._cache = KvCache(stage.shape, limits, kv_dtype or stage.dtype)
+        self._alive = alive
+        self._cache = KvCache(stage.shape, limits, stage.dtype)
         self._endpoint: LaneEndpoint | None = None
         self.table = RequestTable(limits, self._cache)
 
@@ -97,7 +100,7 @@ class Lane:
             self.table.admit(work)
         microbatches = self._microbatches(plan)
         exchange = Exchange(self._endpoint, self._split, clock)
-        run_layers(plan, microbatches, self._stage, self._cache, exchange)
+        run_layers(plan, microbatches, self._stage, self._cache, exchange, self._alive)
         return self._finish(plan, microbatches, clock, every_row)
 
     def _microbatches(self, plan: StepPlan) -> list[Microbatch]:

@@ -9,7 +9,7 @@ T_e > T_a (exposed FFN).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from afd_runtime.attention.exchange import Exchange, Outstanding
 from afd_runtime.attention.kv_cache import KvCache
@@ -25,6 +25,7 @@ def run_layers(
     stage: AttentionStage,
     cache: KvCache,
     exchange: Exchange,
+    alive: Callable[[], None],
 ) -> None:
     """Take every microbatch's `hidden` through all layers; raises TransportError."""
     outstanding: dict[int, Outstanding] = {}
@@ -35,6 +36,7 @@ def run_layers(
 
     moe_layers = frozenset(stage.shape.moe_layers)
     for layer in range(stage.shape.layers):
+        alive()
         for microbatch in microbatches:
             settle(microbatch)
             _attend(layer, microbatch, stage, cache)

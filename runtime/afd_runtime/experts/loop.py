@@ -80,5 +80,6 @@ class ExpertLoop:
             if foreign.numel():
                 raise Mismatch(
                     f"lane {lane}: {round} asks for expert {int(foreign[0])}, "
-                    f"this worker owns {owned.start}..{owned.stop - 1}"
+                    f"this worker owns {owned.start}..{owned.stop - 1}",
+                    lane,
                 )

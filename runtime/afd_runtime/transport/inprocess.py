@@ -76,7 +76,10 @@ def connect(
     wire: WireFormat, epoch: int, lanes: Sequence[int], workers: int, timeout_s: float = 30.0
 ) -> tuple[dict[int, InProcessLane], list[InProcessExpert]]:
     """The endpoints of one epoch: a lane's by its index, an expert worker's by its place."""
-    experts = [InProcessExpert(epoch, worker, ExpertSlots(wire, epoch, lanes)) for worker in range(workers)]
+    experts = [
+        InProcessExpert(epoch, worker, ExpertSlots(wire, epoch, lanes, timeout_s))
+        for worker in range(workers)
+    ]
     by_lane = {lane: InProcessLane(wire, epoch, lane, LaneSlots(wire, workers, timeout_s)) for lane in lanes}
     for lane, endpoint in by_lane.items():
         endpoint.peers = [expert.slots for expert in experts]

@@ -65,10 +65,14 @@ class LaneSlots:
         with self._changed:
             slot = self._slots[worker][round.microbatch]
             if slot.round != round or slot.landed:
-                raise Mismatch(f"expert worker {worker}: combine of {round} came, awaited was {slot.round}")
+                raise Mismatch(
+                    f"expert worker {worker}: combine of {round} came, awaited was {slot.round}", worker
+                )
             if slot.rows != rows:
                 raise Mismatch(
-                    f"expert worker {worker}: combine of {round} has {rows} rows, dispatched were {slot.rows}"
+                    f"expert worker {worker}: combine of {round} has {rows} rows, "
+                    f"dispatched were {slot.rows}",
+                    worker,
                 )
             return slot.buffer[:rows]
 
@@ -91,7 +95,7 @@ class LaneSlots:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise RoundTimeout(
-                        f"expert worker {worker}: no combine of {round} within {self._timeout_s:g} s"
+                        f"expert worker {worker}: no combine of {round} within {self._timeout_s:g} s", worker
                     )
                 self._changed.wait(left)
             slot.round = None
@@ -105,4 +109,4 @@ class LaneSlots:
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
-            raise type(self._failure)(*self._failure.args)
+            raise self._failure.again()

@@ -28,9 +28,13 @@ HANDSHAKE_TIMEOUT_S = 3.0
 MAX_HANDSHAKES = 64
 """At a time. More lanes than a domain has GPUs (72) never connect at one instant; others try again."""
 
+PATIENCE = 2 / 3
+"""Share of the lanes' time-out after which a round that misses a lane is given up. The worker sees
+who is missing; the lanes that wait for its combine do not, so it must speak first."""
+
 
 class TcpExpert:
-    """One epoch's endpoint; see `contract.ExpertEndpoint`. `lost(lane, error)` is told at once when a
+    """One epoch's endpoint; see `contract.ExpertEndpoint`. `lost(error)` is told at once when a
     lane's connection breaks."""
 
     def __init__(
@@ -40,7 +44,7 @@ class TcpExpert:
         worker: int,
         *,
         timeout_s: float = 30.0,
-        lost: Callable[[int, TransportError], None] = lambda lane, error: None,
+        lost: Callable[[TransportError], None] = lambda error: None,
     ) -> None:
         self.wire = wire
         self.epoch = epoch.number
@@ -48,7 +52,7 @@ class TcpExpert:
         self.worker = worker
         self.timeout_s = timeout_s
         self._tell_lost = lost
-        self._slots = ExpertSlots(wire, epoch.number, epoch.lanes)
+        self._slots = ExpertSlots(wire, epoch.number, epoch.lanes, timeout_s * PATIENCE)
         self._changed = threading.Lock()
         self._closed = False
         self._connections: dict[int, Connection] = {}
@@ -67,14 +71,10 @@ class TcpExpert:
             except TransportError as error:
                 if self._closed:
                     raise EndpointClosed(f"expert worker {self.worker}: closed in {round}") from error
-                raise type(error)(f"lane {lane}: combine of {round}: {error}") from error
+                raise error.by(lane, f"lane {lane}: combine of {round}") from error
 
     def wake(self) -> None:
         self._slots.wake()
-
-    def missing(self) -> str:
-        """In words: whom the oldest unfinished round waits for."""
-        return self._slots.missing()
 
     def close(self) -> None:
         self._slots.fail(
@@ -114,9 +114,9 @@ class TcpExpert:
             self._slots.delivered(lane, header.round)
 
         def lost(error: TransportError) -> None:
-            named = type(error)(f"lane {lane}: {error}")
+            named = error.by(lane, f"lane {lane}")
             self._slots.fail(named)
-            self._tell_lost(lane, named)
+            self._tell_lost(named)
 
         with self._changed:
             if self._closed or lane in self._connections:

@@ -20,7 +20,7 @@ ASK_AGAIN_S = 0.02
 
 
 class TcpLane:
-    """See `contract.LaneEndpoint`. `lost(worker, error)` is told at once when a worker's connection
+    """See `contract.LaneEndpoint`. `lost(error)` is told at once when a worker's connection
     breaks, between steps as well."""
 
     def __init__(
@@ -30,7 +30,7 @@ class TcpLane:
         lane: int,
         *,
         timeout_s: float = 30.0,
-        lost: Callable[[int, TransportError], None] = lambda worker, error: None,
+        lost: Callable[[TransportError], None] = lambda error: None,
     ) -> None:
         self.wire = wire
         self.epoch = epoch.number
@@ -52,7 +52,7 @@ class TcpLane:
                 sock = self._reach(worker, address, deadline)
             except TransportError as error:
                 self.close()
-                raise type(error)(f"expert worker {worker} at {address}: {error}") from error
+                raise error.by(worker, f"expert worker {worker} at {address}") from error
             self._connections.append(self._connection(worker, sock))
 
     def push(self, worker: int, round: Round, dispatch: Dispatch) -> None:
@@ -63,7 +63,7 @@ class TcpLane:
         except TransportError as error:
             if self._closing.is_set():
                 raise EndpointClosed(f"lane {self._lane}: closed in {round}") from error
-            raise type(error)(f"expert worker {worker}: dispatch of {round}: {error}") from error
+            raise error.by(worker, f"expert worker {worker}: dispatch of {round}") from error
 
     def pull(self, worker: int, round: Round) -> Pulled:
         return self._slots.take(worker, round)
@@ -109,9 +109,9 @@ class TcpLane:
             self._slots.filled(worker, header.round, (time.perf_counter() - began) * 1e6)
 
         def lost(error: TransportError) -> None:
-            named = type(error)(f"expert worker {worker}: {error}")
+            named = error.by(worker, f"expert worker {worker}")
             self._slots.fail(named)
-            self._tell_lost(worker, named)
+            self._tell_lost(named)
 
         return Connection(
             sock,
