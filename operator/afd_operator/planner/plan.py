@@ -191,7 +191,7 @@ class Planner:
             latency_ratio=best.step_s / step_s, t_attention_us=float(r.t_attention[i]), t_expert_us=float(r.t_expert[i]),
             t_transfer_us=r.t_transfer, wire_us=self._wire_us(i), microbatches=layout.microbatches, batch=batch, margin=MARGIN,
             baseline=f"{best.system} {best.setting}", baseline_ep=best.ep, narrow_ep=narrow.ep,
-            speedup_over_narrow=float(r.requests_per_s[i]) / narrow.requests_per_s, what="requests" if serving else "decoded tokens",
+            speedup_over_narrow=float(r.requests_per_s[i]) / narrow.requests_per_s, decode_only=not serving,
         )  # fmt: skip
         answer, findings = judge(facts)
         return Plan(
@@ -239,9 +239,6 @@ class Planner:
         profile = layer.profile.source
         out = {
             "speedup": gain,
-            "batchExpansion": Figure(f.expansion, "x", Kind.MODEL, "requests that fit, over the baseline's batch"),
-            "ffnTax": Figure(f.tax, "share of GPUs", Kind.MODEL, "decoding GPUs over paid GPUs"),
-            "latencyRatio": Figure(f.latency_ratio, "x", Kind.MODEL, "baseline step over the unit's step"),
             "attentionTime": Figure.spread(f.t_attention_us, "us", Kind.MODEL, f"T_a; {profile}", sigma=sigma_a),
             "expertTime": Figure.spread(f.t_expert_us, "us", Kind.MODEL, f"T_e; {profile}, eta {layer.assume.expert_efficiency:g}", sigma=sigma_e),
             "transferTime": Figure(f.t_transfer_us, "us", Kind.MODEL, "T_c: latency and one tile over the link"),
@@ -250,7 +247,12 @@ class Planner:
             "requestsPerSecondPerGpu": Figure(float(r.requests_per_s[i]), "1/s", Kind.MODEL, "goodput of the unit over its GPUs"),
             "tokensPerSecondPerGpu": Figure(float(r.tokens_per_s[i]), "1/s", Kind.MODEL, "decoded tokens of the unit over its GPUs"),
         }  # fmt: skip
-        if q.phase is Phase.SERVE:
+        if f.decode_only:
+            # The identity S = expansion x tax x latency ratio; serving has a second bottleneck and no such product.
+            out["batchExpansion"] = Figure(f.expansion, "x", Kind.MODEL, "requests that fit, over the baseline's batch")
+            out["ffnTax"] = Figure(f.tax, "share of GPUs", Kind.MODEL, "M/(M+N)")
+            out["latencyRatio"] = Figure(f.latency_ratio, "x", Kind.MODEL, "baseline step over the unit's step")
+        else:
             out["prefillTime"] = Figure.spread(float(r.prefill_us[i]) / 1e6, "s", Kind.MODEL, "T_p of one prefill pass", sigma=PREFILL_SIGMA)
         return out
 

@@ -64,8 +64,13 @@ class Facts:
     baseline: str
     baseline_ep: int
     narrow_ep: int
-    speedup_over_narrow: float | None
-    what: str
+    speedup_over_narrow: float
+    decode_only: bool
+    """Whether output is decoded tokens; in serving, expert GPUs also earn by prefill and the tax is not theirs alone."""
+
+    @property
+    def what(self) -> str:
+        return "decoded tokens" if self.decode_only else "requests"
 
 
 def judge(f: Facts) -> tuple[Answer, tuple[Finding, ...]]:
@@ -86,13 +91,13 @@ def judge(f: Facts) -> tuple[Answer, tuple[Finding, ...]]:
 
 def _obstacles(f: Facts) -> tuple[Finding, ...]:
     out = []
-    if f.expansion * f.tax < 1.0:
+    if f.decode_only and f.expansion * f.tax < 1.0:
         text = f"batch expansion {f.expansion:.2f} x FFN tax {f.tax:.3f} = {f.expansion * f.tax:.2f} < 1: the expert GPUs cost more than the freed memory gains"
         out.append(Finding(Reason.TAX_EXCEEDS_EXPANSION, text))
-    if f.baseline_ep > f.narrow_ep and (f.speedup_over_narrow or 0.0) > 1.0:
+    if f.baseline_ep > f.narrow_ep and f.speedup_over_narrow > 1.0:
         text = (
             f"EP{f.baseline_ep} frees almost as much memory without expert-only GPUs: the layout gains "
-            f"{(f.speedup_over_narrow or 0.0) - 1:.0%} over EP{f.narrow_ep} but {f.speedup - 1:+.0%} over EP{f.baseline_ep}"
+            f"{f.speedup_over_narrow - 1:.0%} over EP{f.narrow_ep} but {f.speedup - 1:+.0%} over EP{f.baseline_ep}"
         )
         out.append(Finding(Reason.WIDE_EP_BETTER, text))
     return (*out, *_warnings(f))
@@ -107,7 +112,7 @@ def _warnings(f: Facts) -> tuple[Finding, ...]:
     elif f.t_expert_us > (1.0 - f.margin) * f.t_attention_us:
         text = f"the FFN is exposed: T_e {f.t_expert_us:.0f} us against T_a {f.t_attention_us:.0f} us leaves less than {f.margin:.0%} slack"
         out.append(Finding(Reason.FFN_EXPOSED, text))
-    if f.microbatches == 1 or loop > f.microbatches * max(f.t_attention_us, f.t_expert_us) * 1.05:
-        text = f"{f.batch} requests a GPU in {f.microbatches} microbatch(es) do not fill the loop of {loop:.0f} us: the pipeline waits"
+    if f.microbatches > 1 and loop > f.microbatches * max(f.t_attention_us, f.t_expert_us) * 1.05:
+        text = f"{f.batch} requests a GPU in {f.microbatches} microbatches do not fill the loop of {loop:.0f} us: the pipeline waits"
         out.append(Finding(Reason.BATCH_TOO_SMALL, text))
     return tuple(out)
