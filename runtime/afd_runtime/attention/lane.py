@@ -55,9 +55,9 @@ class Lane:
         self._limits = limits
         self._split = split
         self._alive = alive
-        self._cache = KvCache(stage.shape, limits, stage.dtype)
+        self.cache = KvCache(stage.shape, limits, stage.dtype)
         self._endpoint: LaneEndpoint | None = None
-        self.table = RequestTable(limits, self._cache)
+        self.table = RequestTable(limits, self.cache)
 
     @property
     def capacity(self) -> LaneCapacity:
@@ -100,7 +100,7 @@ class Lane:
             self.table.admit(work)
         microbatches = self._microbatches(plan)
         exchange = Exchange(self._endpoint, self._split, clock)
-        run_layers(plan, microbatches, self._stage, self._cache, exchange, self._alive)
+        run_layers(plan, microbatches, self._stage, self.cache, exchange, self._alive)
         return self._finish(plan, microbatches, clock, every_row)
 
     def _microbatches(self, plan: StepPlan) -> list[Microbatch]:
@@ -109,7 +109,7 @@ class Lane:
             residents = [self.table.find(work.request_id, work.attempt) for work in works]
             parts = [(work, r) for work, r in zip(works, residents, strict=True) if r is not None]
             assert len(parts) == len(works), "admission checked that every request is here"
-            made.append(Microbatch(number, parts, self._stage, self._cache.guard_slot))
+            made.append(Microbatch(number, parts, self._stage, self.cache.guard_slot))
         return made
 
     def _finish(

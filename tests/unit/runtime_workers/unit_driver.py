@@ -21,7 +21,7 @@ from afd_runtime.experts.loop import ExpertLoop
 from afd_runtime.models.checkpoint import Checkpoint
 from afd_runtime.models.registry import family_of
 from afd_runtime.models.split import ExpertSplit
-from afd_runtime.protocol.plan import ExpertStep, Phase, Sampling, SequenceWork, StepPlan
+from afd_runtime.protocol.plan import Phase, Sampling, SequenceWork, StepPlan
 from afd_runtime.transport.contract import ExpertEndpoint, LaneEndpoint
 from afd_runtime.transport.errors import EndpointClosed
 from afd_runtime.transport.round import WireFormat
@@ -110,16 +110,10 @@ class Unit:
                 name, prompt, lane, place % microbatches, sampling, len(prompt) + answer_tokens
             )
 
-    def run(
-        self,
-        phase: Phase,
-        works: Mapping[str, SequenceWork],
-        microbatches: int,
-        *,
-        every_row: bool = False,
-        free: Sequence[str] = (),
-    ) -> list[StepOutput]:
-        """One step: the works of all requests, dealt as their requests are."""
+    def plans(
+        self, phase: Phase, works: Mapping[str, SequenceWork], microbatches: int, free: Sequence[str] = ()
+    ) -> list[StepPlan]:
+        """The next step's plan for each lane: the works of all requests, dealt as the requests are."""
         self.steps += 1
         parts: list[list[list[SequenceWork]]] = [[[] for _ in range(microbatches)] for _ in self.lanes]
         for name, work in works.items():
@@ -129,25 +123,29 @@ class Unit:
         freed: list[list[tuple[str, int]]] = [[] for _ in self.lanes]
         for name in free:
             freed[self.requests[name].lane].append((name, 0))
-        plans = [
+        return [
             StepPlan(
                 epoch=self.epoch, step=self.steps, phase=phase, bucket=bucket, microbatches=batches, free=gone
             )
             for batches, gone in zip(parts, freed, strict=True)
         ]
-        for loop in self.loops:
-            loop.announce(
-                ExpertStep(
-                    epoch=self.epoch, step=self.steps, phase=phase, bucket=bucket, microbatches=microbatches
-                )
-            )
-        return self.run_plans(plans, every_row=every_row)
 
-    def run_plans(self, plans: Sequence[StepPlan], *, every_row: bool = False) -> list[StepOutput]:
-        running = [
-            self._pool.submit(lane.run, plan, every_row=every_row)
-            for lane, plan in zip(self.lanes, plans, strict=True)
-        ]
+    def submit(self, lane: int, plan: StepPlan, *, every_row: bool = False) -> Future[StepOutput]:
+        """Let one lane begin its part of a step."""
+        return self._pool.submit(self.lanes[lane].run, plan, every_row=every_row)
+
+    def run(
+        self,
+        phase: Phase,
+        works: Mapping[str, SequenceWork],
+        microbatches: int,
+        *,
+        every_row: bool = False,
+        free: Sequence[str] = (),
+    ) -> list[StepOutput]:
+        """One whole step."""
+        plans = self.plans(phase, works, microbatches, free)
+        running = [self.submit(lane, plan, every_row=every_row) for lane, plan in enumerate(plans)]
         return [future.result(60) for future in running]
 
     def prefill_work(self, name: str, chunk: int | None = None) -> SequenceWork:
