@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from afd_operator.placement.domains import Cluster
 from afd_operator.placement.facts import unit_of
-from afd_operator.placement.reservation import Reservation
+from afd_operator.placement.reservation import Reservation, from_lease
+from afd_operator.resources.ownership import controller_uid
 from afd_operator.resources.pods import Place
 from afd_unit import labels
 from afd_unit.identity import Role
@@ -88,6 +89,27 @@ class Observed:
     """Room in the domains; None until a plan asks for it (`Plan.needs_cluster`): it is the costly look."""
     refusals: tuple[Refusal, ...] = ()
     """What the API server refused of the plan just tried."""
+
+
+def look(
+    owner_uid: str, *, pods: Iterable[Json], children: Iterable[Json], leases: Iterable[Json]
+) -> Observed:
+    """What a look at the deployment with this uid found, from lists of API objects.
+
+    `pods` and `children` may be those of namesakes as well: lists are made by label, and a label knows
+    the name only. `leases` are the reservations of all deployments.
+    """
+    states = [state for body in pods if (state := pod_from_api(body)) is not None]
+    return Observed(
+        pods=tuple(state for state in states if state.owner_uid == owner_uid),
+        former_pods=tuple(state for state in states if state.owner_uid != owner_uid),
+        children={
+            (body["kind"], body["metadata"]["name"]): body
+            for body in children
+            if controller_uid(body) == owner_uid
+        },
+        reservations=tuple(found for body in leases if (found := from_lease(body)) is not None),
+    )
 
 
 def pod_from_api(body: Json) -> PodState | None:

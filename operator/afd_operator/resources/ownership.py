@@ -70,7 +70,7 @@ def unit_pods_selector(deployment: AFDDeployment) -> str:
     return f"{labels.DEPLOYMENT}={names.stem(deployment.metadata.name)},{labels.UNIT}"
 
 
-def owner_uid(body: Mapping[str, Any]) -> str | None:
+def controller_uid(body: Mapping[str, Any]) -> str | None:
     """The uid of the object that controls `body`; None for an object without a controller."""
     for reference in body["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):
