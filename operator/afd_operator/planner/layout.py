@@ -4,7 +4,8 @@ A layout is M attention and N expert nodes, P of the attention nodes for prefill
 q SMs of an expert GPU for decode while prefill has work too. For each:
 
     fits?      dense weights + KV on attention, experts / 4N + worst-case slots on expert GPUs
-    batch      the largest that fits and whose step keeps the TPOT target (binary search)
+    batch      the largest that fits and whose step keeps the TPOT target (binary search), or a
+               fraction of it where that decodes more
     T_a, T_e   of one layer and microbatch at that batch, the slowest lane's context included
     goodput    min(B_p / T_p, B_d / (T_d O)) of the unit                        per paid GPU
 
@@ -40,6 +41,7 @@ MARGIN = 0.05
 """Share of T_a kept as FFN slack: an exposed FFN slows every request, slack costs little."""
 TIE = 1e-3
 """Rates closer than this are the same rate."""
+FRACTIONS = (1.0, 0.875, 0.75, 0.625, 0.5)
 _GRID = 192
 
 
@@ -160,6 +162,7 @@ class Search:
         limit = self._memory_limit(layouts)
         tables = self._tables(layouts, int(limit.max(initial=1)))
         batch = self._largest_batch(layouts, tables, limit)
+        batch = self._best_batch(layouts, tables, batch)
         t_a, t_e, step = self._step(layouts, tables, np.maximum(batch, 1))
         feasible = (batch >= layouts.microbatches) & (step <= self._tpot_us())
         decode_gpus = layouts.decode * per
@@ -226,6 +229,19 @@ class Search:
             keeps = step <= self._tpot_us()
             low, high = np.where(keeps, middle, low), np.where(keeps, high, middle - 1)
         return low
+
+    def _best_batch(self, layouts: Layouts, tables: Tables, most: Ints) -> Ints:
+        """The batch of most tokens per second among FRACTIONS of the largest feasible one.
+
+        The largest is not always best: where it pushes experts over a tile boundary the step jumps.
+        """
+        best, rate = most, np.zeros(len(layouts))
+        for fraction in FRACTIONS:
+            tried = np.floor(most * fraction).astype(np.int64)
+            _, _, step = self._step(layouts, tables, np.maximum(tried, 1))
+            better = tried / step > rate * (1.0 + TIE)
+            best, rate = np.where(better, tried, best), np.where(better, tried / step, rate)
+        return best
 
     def _prefill(self, layouts: Layouts, t_a: Array, t_e: Array) -> tuple[Ints, Array]:
         """(prompts per prefill GPU, T_p): as many prompts as the TTFT target allows, at least one.

@@ -70,7 +70,7 @@ def _against_m(rate: Any, slack: Any, layouts: Layouts, result: Evaluation, plan
 
 def _pareto(axis: Any, layouts: Layouts, result: Evaluation, plan: Plan) -> None:
     front = pareto(result)
-    axis.scatter(result.step_us[result.feasible] / 1e3, result.tokens_per_s[result.feasible], s=2, alpha=0.2, label="feasible layouts")
+    axis.scatter(result.step_us[result.feasible] / 1e3, result.tokens_per_s[result.feasible], s=2, alpha=0.2, rasterized=True, label="feasible layouts")
     axis.plot(result.step_us[front] / 1e3, result.tokens_per_s[front], color="tab:red", marker=".", label="Pareto front")
     for c in plan.baselines:
         axis.scatter([c.step_s * 1e3], [c.tokens_per_s], color="black", s=10)
@@ -85,6 +85,6 @@ def _budget(axis: Any, layouts: Layouts, result: Evaluation, plan: Plan) -> None
     grid = np.full((len(prefills), len(budgets)), np.nan)
     rows, columns = np.searchsorted(prefills, layouts.prefill[mine]), np.searchsorted(budgets, layouts.budget[mine])
     grid[rows, columns] = np.where(result.feasible[mine], result.requests_per_s[mine], np.nan)
-    image = axis.pcolormesh(budgets, prefills, grid, shading="nearest")
+    image = axis.pcolormesh(budgets, prefills, grid, shading="nearest", rasterized=True)
     axis.figure.colorbar(image, ax=axis, label="requests/s per GPU")
     axis.set(xlabel="SMs for decode, q", ylabel="prefill nodes", title=f"SM budget at {plan.layout.ratio}")
