@@ -29,6 +29,12 @@ def create(name: str) -> None:
                 (hierarchy / name / file).write_text((hierarchy / file).read_text())
 
 
+def below(name: str, inner: str) -> list[Path]:
+    """The groups called `inner` anywhere below the group `name`."""
+    hierarchies = [ROOT] if _unified() else _hierarchies()
+    return [path for hierarchy in hierarchies for path in (hierarchy / name).rglob(inner)]
+
+
 def remove(prefix: str) -> None:
     """Remove the groups `prefix-*`, innermost first. Their processes are gone."""
     for hierarchy in [ROOT] if _unified() else _hierarchies():

@@ -68,8 +68,8 @@ def answers(folder: Path) -> bool:
 
 
 def root_with(archives: Sequence[Path]) -> Path:
-    """The cached containerd root that holds the images of `archives` (whose names carry content hashes)."""
-    name = f"containerd-{cache.digest(*sorted(archive.name for archive in archives))}"
+    """The cached containerd root that holds the images of `archives`, whose folders are named by content."""
+    name = f"containerd-{cache.digest(*sorted(archive.parent.name for archive in archives))}"
     found = cache.entry("images", name, lambda folder: _import_all(archives, folder))
     os.utime(found)
     cache.prune("images", "containerd", KEEP_ROOTS)

@@ -19,7 +19,8 @@ from typing import Any
 
 import pytest
 
-from tests.rack import Rack, binaries, host, rack
+from tests.rack import Rack, binaries, host, images, rack
+from tests.rack.images import Image
 
 SHARED = "rack"
 LIVE_RACKS = pytest.StashKey[list[Rack]]()
@@ -41,17 +42,19 @@ def prepare(config: pytest.Config, *, real_nodes: bool) -> None:
         if host.problem(real_nodes=real_nodes) is None:
             host.prepare(real_nodes=real_nodes)
             binaries.ensure()
+            if real_nodes:
+                images.base()
 
 
-def shared_rack(**spec: Any) -> Callable[..., Iterator[Rack]]:
-    """The `rack` fixture of a folder of tests: session-wide, of the given size."""
+def shared_rack(with_images: Callable[[], list[Image]] = list, **spec: Any) -> Callable[..., Iterator[Rack]]:
+    """The `rack` fixture of a folder of tests: session-wide, of the given size, with these images."""
 
     @pytest.fixture(scope="session", name=SHARED)
     def fixture(request: pytest.FixtureRequest) -> Iterator[Rack]:
         trouble = host.problem(real_nodes=bool(spec.get("real")))
         if trouble:
             unable(trouble)
-        with rack(**spec) as found:
+        with rack(images=with_images(), **spec) as found:
             yield found
 
     return fixture

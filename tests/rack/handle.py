@@ -14,12 +14,12 @@ from typing import Any
 import yaml
 from kubernetes import client
 
-from tests.rack import clients, spec
+from tests.rack import clients, spec, volumes
 from tests.rack.addresses import Addresses
 from tests.rack.binaries import Binaries
 from tests.rack.claim import Claim
 from tests.rack.controlplane import Credentials, Place
-from tests.rack.knobs import NodeKnobs
+from tests.rack.knobs import NodeKnobs, kill_container
 from tests.rack.node import RealNode
 from tests.rack.pki import Authority
 from tests.rack.places import place_of
@@ -139,11 +139,21 @@ class Rack:
                 return NodeKnobs(self, node)
         raise KeyError(f"no node {name!r}; there are {', '.join(node.name for node in self.nodes)}")
 
+    def kill_container(self, namespace: str, pod: str, container: str) -> None:
+        """`kill -9` of the main process of a container on a real node."""
+        kill_container(self, namespace, pod, container)
+
     def namespace(self, name: str) -> str:
         """Make a namespace and wait until pods can be created in it. Returns its name."""
         self.core.create_namespace({"metadata": {"name": name}})
         self.await_service_account(name)
         return name
+
+    def share_folder(self, namespace: str, claim: str, folder: Path) -> None:
+        """Let pods of a namespace mount a folder of the host, read-only, through a PersistentVolumeClaim: what
+        Pod Security `restricted` allows, while it refuses a hostPath volume. Only pods on real nodes can."""
+        for manifest in volumes.shared_folder(namespace, claim, folder):
+            self.apply(manifest)
 
     def await_service_account(self, namespace: str, name: str = "default") -> None:
         def exists() -> bool:
@@ -185,7 +195,7 @@ class Rack:
             try:
                 parts.append(f"$ kubectl {' '.join(words)}\n{self.kubectl(*words)}")
             except (CommandError, subprocess.TimeoutExpired) as error:
-                parts.append(str(error))
+                parts.append(str(error)[-500:])
                 break  # without an API server the others fail in the same way
         parts += [
             f"--- {process.name}{'' if process.alive else ' (ended)'}\n{process.log_tail(12)}"

@@ -3,13 +3,16 @@
     r.node("d0-n03").cordon()                  schedulable, or not
     r.node("d0-n03").label("nvidia.com/gpu.clique", None)
     r.node("d0-n03").not_ready()               hollow: says so and stays so; real: its kubelet is killed
-    r.node("d0-n03").remove()
+    r.node("d0-n03").remove()                  gone, with everything on it
+    r.kill_container("default", "demo-0-attn-0", "gpu-1")
 
-Mirror images: cordon/uncordon, not_ready/ready, stop_kubelet/start_kubelet.
+Mirror images: cordon/uncordon, not_ready/ready, stop_kubelet/start_kubelet, remove/add.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 from typing import TYPE_CHECKING, Any
 
 from tests.rack import clients
@@ -61,8 +64,13 @@ class NodeKnobs:
         self._patch({"metadata": {"labels": {key: value}}})
 
     def not_ready(self, status: str = "Unknown") -> None:
-        """Ready becomes "Unknown" (nobody hears from the node; its pods are marked not Ready) or "False" (its
-        kubelet lives and says so; its pods stay as they are)."""
+        """Ready becomes "Unknown": nobody hears from the node, its pods are marked not Ready. A real node's
+        kubelet is killed for that, and the control plane takes its time to notice. A hollow node can also
+        say "False": its kubelet lives, its pods stay as they are."""
+        if self.node.real:
+            self.stop_kubelet()
+            self.await_ready("Unknown")
+            return
         self._patch({"metadata": {"annotations": {NOT_READY: status}}})
         self.await_ready(status)
         if status == "Unknown":
@@ -70,9 +78,20 @@ class NodeKnobs:
 
     def ready(self) -> None:
         """Ready again, and its pods with it."""
+        if self.node.real:
+            self.start_kubelet()
+            self.await_ready("True")
+            return
         self._patch({"metadata": {"annotations": {NOT_READY: None}}})
         self.await_ready("True")
         self._mark_pods("True")
+
+    def stop_kubelet(self) -> None:
+        """SIGKILL. Its containers run on."""
+        self.real.stop_kubelet()
+
+    def start_kubelet(self) -> None:
+        self.real.start_kubelet()
 
     def _mark_pods(self, status: str) -> None:
         """As the node lifecycle controller does for a silent kubelet, and a kubelet that is back."""
@@ -85,13 +104,21 @@ class NodeKnobs:
             )
 
     def remove(self) -> None:
-        """Delete the Node object: the machine is gone for good."""
+        """The machine is gone: containers and all, and its Node object too."""
+        if self.node.real:
+            self.real.power_off()
         self._rack.core.delete_node(self.name)
 
     def add(self) -> None:
-        """The mirror image of `remove`: the machine is back, as it was made."""
+        """The mirror image of `remove`: the machine is back, with its labels as they were made."""
         self._rack.core.create_node(self.node.manifest())
+        if self.node.real:
+            self.real.power_on()
+            self.real.start_kubelet()
+            self.real.start_proxy()
         self.await_ready("True")
+        if self.node.real:
+            self.give_gpus()
 
     def await_ready(self, status: str) -> None:
         clients.wait(
@@ -105,3 +132,14 @@ class NodeKnobs:
 
     def _patch(self, body: dict[str, Any]) -> None:
         self._rack.core.patch_node(self.name, body)
+
+
+def kill_container(rack: Rack, namespace: str, pod: str, container: str) -> None:
+    """SIGKILL to process 1 of a container on a real node. Raises KeyError if it does not run."""
+    found = rack.core.read_namespaced_pod(pod, namespace)
+    for status in found.status.container_statuses or []:
+        if status.name == container and status.state.running:
+            runtime_id = status.container_id.removeprefix("containerd://")
+            os.kill(rack.node(found.spec.node_name).real.container_pid(runtime_id), signal.SIGKILL)
+            return
+    raise KeyError(f"container {container!r} of pod {namespace}/{pod} does not run")

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.rack import binaries, cgroups, claim, clients, containerd, controlplane, dns, hollow, host, network
-from tests.rack import images as rack_images
 from tests.rack.claim import Claim
 from tests.rack.handle import Rack
-from tests.rack.node import proxy_command
+from tests.rack.images import Image, system
+from tests.rack.node import RealNode, proxy_command
 from tests.rack.processes import Processes
 from tests.rack.spec import CPU_NODE, RackSpec
 
@@ -45,7 +45,7 @@ def rack(
     nodes: int = 4,
     gpus: int = 4,
     real: int | Mapping[int, int] = 0,
-    images: Sequence[Path] = (),
+    images: Sequence[Image] = (),
     **more: Any,
 ) -> Iterator[Rack]:
     """A rack for the length of the block. `more`: the other fields of RackSpec."""
@@ -57,8 +57,8 @@ def rack(
         down(found.claim)
 
 
-def up(spec: RackSpec, *, images: Sequence[Path] = (), keep: bool = False) -> Rack:
-    """Start a rack. `images`: archives that its real nodes have from the start. `keep`: it outlives this
+def up(spec: RackSpec, *, images: Sequence[Image] = (), keep: bool = False) -> Rack:
+    """Start a rack. `images`: those that its real nodes have from the start. `keep`: it outlives this
     process. Raises HostError or RackError, and then leaves nothing behind."""
     host.prepare(real_nodes=spec.has_real_nodes)
     commands = binaries.ensure()
@@ -94,17 +94,18 @@ def reap() -> None:
             down(found)
 
 
-def _start(found: Rack, images: Sequence[Path]) -> None:
+def _start(found: Rack, images: Sequence[Image]) -> None:
     """Everything that can start at once does: containerd needs no API server."""
-    if found.real_nodes:
-        network.up(found.addresses, found.nodes)
     with ThreadPoolExecutor(len(found.real_nodes) + 1) as pool:
-        containers = [pool.submit(node.start_containerd, _root(found, images)) for node in found.real_nodes]
+        if found.real_nodes:
+            network.up(found.addresses, found.nodes)
+            root = containerd.root_with([image.archive for image in (*system(found.binaries), *images)])
+        powered = [pool.submit(_install, node, root) for node in found.real_nodes]
         _start_control_plane(found)
         _create_nodes(found)
-        for done in containers:
-            done.result()
-    _start_nodes(found)
+        for node in powered:
+            node.result()
+    _start_kubelets(found)
     clients.wait(
         f"all {len(found.nodes)} nodes Ready", lambda: not _not_ready(found), NODES_WITHIN_S,
         seen=lambda: f"not Ready: {_not_ready(found)}",
@@ -114,8 +115,9 @@ def _start(found: Rack, images: Sequence[Path]) -> None:
     found.await_service_account("default")
 
 
-def _root(found: Rack, images: Sequence[Path]) -> Path:
-    return containerd.root_with([*rack_images.system(found.binaries), *images])
+def _install(node: RealNode, root: Path) -> None:
+    node.install(root)
+    node.power_on()
 
 
 def _start_control_plane(found: Rack) -> None:
@@ -135,7 +137,7 @@ def _create_nodes(found: Rack) -> None:
         list(pool.map(lambda node: found.core.create_node(node.manifest()), found.nodes))
 
 
-def _start_nodes(found: Rack) -> None:
+def _start_kubelets(found: Rack) -> None:
     for node in found.real_nodes:
         node.start_kubelet()
         node.start_proxy()

@@ -9,6 +9,8 @@ Process 1 of the node (`node_init`) is recorded like every process of the rack. 
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,12 +65,16 @@ class RealNode:
     def init(self) -> Process:
         return self.processes.named(f"{self.name}.init")
 
-    def start_containerd(self, root: Path) -> None:
-        """The node without its kubelet: needs no API server, so it starts while the control plane does."""
+    def install(self, root: Path) -> None:
+        """The node's disk: a containerd root with images, its CNI configuration; and its control group."""
         self.folder.mkdir(parents=True)
         containerd.copy_root(root, self.folder / "containerd")
-        cgroups.create(self.cgroup)
         self._write_cni()
+        cgroups.create(self.cgroup)
+
+    def power_on(self) -> None:
+        """The node without its kubelet: needs no API server, so it starts while the control plane does."""
+        (self.folder / node_init.READY).unlink(missing_ok=True)
         self._start_init()
         config = containerd.write_config(self.folder, self.folder / "containerd")
         self._start("containerd", "env", f"TMPDIR={self.folder}", "containerd", "-c", str(config))
@@ -76,6 +82,12 @@ class RealNode:
             f"containerd of {self.name} answers", lambda: containerd.answers(self.folder), STARTS_WITHIN_S,
             seen=self.processes.named(f"{self.name}.containerd").log_tail,
         )  # fmt: skip
+
+    def power_off(self) -> None:
+        """The mirror image of `power_on`: everything of the node is gone at once, its disk stays."""
+        for part in ("init", "containerd", "kubelet", "kube-proxy"):
+            self.processes.end(f"{self.name}.{part}")
+        shutil.rmtree(self.folder / "state")
 
     def start_kubelet(self) -> None:
         """The mirror image of `stop_kubelet`."""
@@ -90,6 +102,15 @@ class RealNode:
     def stop_kubelet(self) -> None:
         """SIGKILL: its containers run on, the API server hears nothing any more."""
         self.processes.end(f"{self.name}.kubelet")
+
+    def container_pid(self, container_id: str) -> int:
+        """Process 1 of a container, by its pid on the host. Raises KeyError if it does not run."""
+        for group in cgroups.below(self.cgroup, container_id):
+            for pid in (group / "cgroup.procs").read_text().split():
+                status = Path(f"/proc/{pid}/status").read_text()
+                if re.search(r"^NSpid:.*\b1$", status, re.MULTILINE):
+                    return int(pid)
+        raise KeyError(f"container {container_id} does not run on {self.name}")
 
     def start_proxy(self) -> None:
         self._start(

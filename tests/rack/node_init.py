@@ -39,8 +39,8 @@ def main(folder: Path) -> None:
     for target in ("/run", "/var/log"):
         mount("mount", "-t", "tmpfs", "-o", "mode=755,size=64m", "tmpfs", target)
     upper, work = folder / "var-lib", folder / "var-lib.work"
-    upper.mkdir()
-    work.mkdir()
+    upper.mkdir(exist_ok=True)
+    work.mkdir(exist_ok=True)
     options = f"lowerdir=/var/lib,upperdir={upper},workdir={work}"
     mount("mount", "-t", "overlay", "-o", options, "overlay", "/var/lib")
     for setting, value in KERNEL_SETTINGS.items():
