@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.cluster.published import await_api
 from tests.rack import CommandError, Rack
-from tests.rack.clients import wait
 from tests.unit.api.specs import BAD, FULL, GOOD, MINIMAL, Bad, Good, patched, template
 
 from afd_operator.api import crd
@@ -28,18 +28,10 @@ def api(rack: Rack) -> Iterator[Rack]:
     if not found:
         rack.kubectl("apply", "--server-side", "-f", "-", stdin=crd.render())
     rack.kubectl("wait", "--for=condition=Established", f"crd/{crd.NAME}", "--timeout=30s")
-    # The API server publishes a new resource's documents some time after it is Established.
-    wait("the API to be published", lambda: published(rack), 30)
+    await_api(rack)
     yield rack
     if not found:
         rack.kubectl("delete", "crd", crd.NAME, "--timeout=60s")
-
-
-def published(rack: Rack) -> bool:
-    try:
-        return "FIELDS" in rack.kubectl("explain", "afd")
-    except CommandError:
-        return False
 
 
 def create(api: Rack, namespace: str, obj: dict[str, Any], *flags: str) -> dict[str, Any]:
