@@ -15,14 +15,13 @@ from collections.abc import Sequence
 import zmq
 from aiohttp import web
 
-from afd_runtime import logs
 from afd_runtime.auth.choose import judge
 from afd_runtime.auth.shown import NoCredentialError
 from afd_runtime.coordinator.core import Coordinator
 from afd_runtime.coordinator.http import application
 from afd_runtime.coordinator.shell import Shell
 from afd_runtime.metrics.coordinator import CoordinatorMetrics
-from afd_unit import ports, unitfile
+from afd_unit import logs, ports, unitfile
 
 log = logging.getLogger(__name__)
 

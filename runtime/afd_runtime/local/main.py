@@ -18,10 +18,10 @@ from pathlib import Path
 import aiohttp
 from rich.console import Console
 
-from afd_runtime import logs
 from afd_runtime.local import folder, layout
 from afd_runtime.local.children import ChildFailedError, Children
 from afd_runtime.local.layout import LocalError, Ports, Wanted
+from afd_unit import logs
 from afd_unit.ports import GATEWAY_HTTP
 
 POLL_S = 0.1

@@ -24,13 +24,12 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from afd_runtime import logs
 from afd_runtime.auth import shown
 from afd_runtime.metrics.gateway import GatewayMetrics
 from afd_runtime.server import tokenizer
 from afd_runtime.server.http import Gateway
 from afd_runtime.server.units import Units
-from afd_unit import ports
+from afd_unit import logs, ports
 
 log = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from afd_runtime import logs
 from afd_runtime.worker import process, settings
+from afd_unit import logs
 from afd_unit.identity import Role
 
 

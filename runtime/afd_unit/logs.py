@@ -1,4 +1,4 @@
-"""Logs of the runtime's processes: one event a line on stderr, key=value, quiet when nothing happens.
+"""Logs of all processes: one event a line on stderr, key=value, quiet when nothing happens.
 
     time=2026-03-01T10:00:00.123Z level=info process=coordinator event=table epoch=3 members="0/…"
 
