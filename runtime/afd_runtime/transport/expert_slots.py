@@ -87,7 +87,7 @@ class ExpertSlots:
                 if self._woken or left <= 0:
                     self._woken = False
                     return None
-                self._changed.wait(left)
+                self._changed.wait(min(left, self._patience_s()))
 
     def release(self, round: Round) -> None:
         """The mirror image of `landing`, for all lanes: the round's rows are no longer needed."""
@@ -113,9 +113,14 @@ class ExpertSlots:
         slots = {lane: slots[round.microbatch] for lane, slots in sorted(self._slots.items())}
         return Arrived(round, {lane: slot.buffers.first(slot.rows) for lane, slot in slots.items()})
 
+    def _patience_s(self) -> float:
+        """Until the oldest incomplete round is overdue."""
+        oldest_s = min(self._since_s.values(), default=time.monotonic())
+        return max(0.0, oldest_s + self._timeout_s - time.monotonic())
+
     def _raise_overdue(self) -> None:
         for round, since_s in self._since_s.items():
-            if time.monotonic() - since_s > self._timeout_s:
+            if time.monotonic() - since_s >= self._timeout_s:
                 absent = sorted(set(self._slots) - self._delivered[round])
                 raise RoundTimeout(
                     f"lane {absent[0]}: no dispatch of {round} within {self._timeout_s:g} s "

@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import torch
 
@@ -26,10 +27,14 @@ from afd_runtime.transport.contract import ExpertEndpoint, LaneEndpoint
 from afd_runtime.transport.errors import EndpointClosed
 from afd_runtime.transport.round import WireFormat
 
-Connect = Callable[
-    [WireFormat, int, Sequence[int], int], tuple[Mapping[int, LaneEndpoint], Sequence[ExpertEndpoint]]
-]
-"""(wire, epoch, lanes, workers) -> endpoints, as `transport.inprocess.connect`."""
+
+class Connect(Protocol):
+    """Endpoints of one epoch over the transport under test, as `transport.inprocess.connect`."""
+
+    def __call__(
+        self, wire: WireFormat, epoch: int, lanes: Sequence[int], workers: int, timeout_s: float = 30.0
+    ) -> tuple[Mapping[int, LaneEndpoint], Sequence[ExpertEndpoint]]: ...
+
 
 GREEDY = Sampling()
 
