@@ -245,6 +245,16 @@ class TemplateSpec(ApiModel):
             field="nodeSelector",
             message=f"must not name {HOSTNAME}: the pods of a unit run on different nodes",
         ),
+        Rule(
+            cel="!has(self.containers) || self.containers.all(c, !has(c.volumeMounts) || "
+            "c.volumeMounts.all(m, has(self.volumes) && self.volumes.exists(v, v.name == m.name)))",
+            holds=lambda s: (
+                {mount.name for container in s.containers for mount in container.volume_mounts}
+                <= {volume.name for volume in s.volumes}
+            ),
+            field="containers",
+            message="must mount only what is listed in volumes",
+        ),
     )
 
     containers: Annotated[list[Container], list_map("name", max_items=3)] = []

@@ -156,7 +156,9 @@ GOOD = (
     Good("restart window at its bounds", budget(restarts=0, window="60s")),
     Good("image by digest from a registry with a port", {
         "runtime": {"image": f"[::1]:5000/team/afd@sha256:{'0' * 64}"}}),
-    Good("a mount beside a reserved folder", worker(volumeMounts=[{"name": "a", "mountPath": "/models"}])),
+    Good("a mount beside a reserved folder", template(
+        containers=[{"name": "worker", "volumeMounts": [{"name": "a", "mountPath": "/models"}]}],
+        volumes=[{"name": "a", "emptyDir": {}}])),
     Good("a variable that only looks reserved", worker(env=[{"name": "afd_x", "value": "1"}])),
 )  # fmt: skip
 
@@ -287,6 +289,8 @@ BAD = (
         f"{WORKER}.resources.limits.memory", _PATTERN),
     Bad("a mount over the unit file", worker(volumeMounts=[{"name": "a", "mountPath": "/etc/afd/unit"}]),
         f"{WORKER}.volumeMounts[0].mountPath", "must not be in"),
+    Bad("a mount of a volume that is not there", worker(volumeMounts=[{"name": "a", "mountPath": "/cache"}]),
+        "spec.runtime.podTemplate.spec.containers", "must mount only what is listed"),
     Bad("a mount at no absolute path", worker(volumeMounts=[{"name": "a", "mountPath": "cache"}]),
         f"{WORKER}.volumeMounts[0].mountPath", _PATTERN),
     Bad("a volume called like the operator's", template(volumes=[{"name": "afd-unit", "emptyDir": {}}]),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.unit.api.specs import BAD, FULL, GOOD, MINIMAL, Bad, Good, patched, template
 
 from afd_operator.api.load import InvalidDeployment, parse
@@ -105,3 +109,29 @@ def test_a_status_is_read_past_fields_of_a_newer_operator() -> None:
 )
 def test_source(source: str, pvc: PvcSource | None) -> None:
     assert parse(patched({"model": {"source": source}})).spec.model.pvc == pvc
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 2**40) | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+def paths(value: object, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place in a nested value."""
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(found for key, part in parts for found in paths(part, (*path, key)))]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(paths(FULL)[1:]), json_values)
+def test_whatever_stands_in_a_field_is_read_or_refused(path: tuple[Any, ...], value: Any) -> None:
+    """Nothing that JSON can hold makes `parse` fail in any other way."""
+    obj = copy.deepcopy(FULL)
+    at: Any = obj
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = value
+    with suppress(InvalidDeployment):
+        parse(obj)

@@ -57,8 +57,12 @@ def model(source: str) -> dict[str, Any]:
     return {"id": "a", "source": source}
 
 
-def mount(path: str) -> dict[str, Any]:
-    return {"name": "a", "mountPath": path}
+def mounting(volumes: list[str]) -> list[dict[str, Any]]:
+    return [{"name": "worker", "volumeMounts": [mount(f"/{i}", name) for i, name in enumerate(volumes)]}]
+
+
+def mount(path: str, volume: str = "a") -> dict[str, Any]:
+    return {"name": volume, "mountPath": path}
 
 
 ratio = some(mode=mode, attention=small, expert=small, prefill=st.integers(0, 5))
@@ -88,7 +92,13 @@ WORLDS: dict[type[ApiModel], SearchStrategy[dict[str, Any]]] = {
         tolerationSeconds=st.integers(0, 9),
     ),
     TemplateMetadata: some(labels=labels, annotations=labels),
-    TemplateSpec: some(nodeSelector=labels),
+    TemplateSpec: some(
+        nodeSelector=labels,
+        volumes=st.lists(st.sampled_from(["a", "b"]), unique=True).map(
+            lambda names: [{"name": name} for name in names]
+        ),
+        containers=st.lists(st.sampled_from(["a", "b"]), max_size=2).map(mounting),
+    ),
     AFDDeploymentSpec: st.builds(
         lambda *parts: patched({k: v for part in parts for k, v in part.items()})["spec"],
         some(ratio=ratio, placement=some(topologyKey=key), workload=st.just(WORKLOAD)),
