@@ -1,9 +1,8 @@
-"""Tests with real kubelets and containers. They need root and Debian packages, which are installed if missing."""
+"""Tests with real kubelets and containers. They need root, and install the Debian packages they miss."""
 
 from __future__ import annotations
 
 import pytest
-
 from tests.rack import images
 from tests.rack.fixtures import (  # noqa: F401  (fixtures and hooks)
     make_rack,

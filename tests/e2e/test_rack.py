@@ -1,4 +1,4 @@
-"""The rack's real nodes: containers that run, answer and fail as on any cluster, and that leave nothing behind."""
+"""The rack's real nodes: containers run, answer and fail as on any cluster, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-
 from tests.rack import Rack, images
 from tests.rack.clients import wait
 from tests.rack.fixtures import MakeRack
@@ -28,6 +27,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(os.environ["NODE"].encode())
 http.server.ThreadingHTTPServer(("", 8080), Handler).serve_forever()
+"""
+TRY = """
+import socket, sys
+try:
+    socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=1)
+except OSError as error:
+    print("refused:", error)
+else:
+    print("open")
 """
 
 
@@ -81,6 +89,14 @@ def get(address: str, port: int = PORT) -> str:
         return answer.read().decode()
 
 
+def try_get(address: str, port: int = PORT) -> str | None:
+    """The answer, or None while there is none: a pod starts, proxies learn of an endpoint."""
+    try:
+        return get(address, port)
+    except OSError:
+        return None
+
+
 def resolve(rack: Rack, name: str) -> str:
     """Ask the cluster's DNS for the address of a name, from the host (RFC 1035, one question of type A)."""
     question = b"".join(bytes([len(part)]) + part.encode() for part in name.split(".")) + b"\0"
@@ -101,13 +117,7 @@ def test_pod_answers_the_host_by_pod_service_and_name(rack: Rack, namespace: str
     service = rack.core.read_namespaced_service("web", namespace).spec.cluster_ip
     assert resolve(rack, f"web.{namespace}.svc.cluster.local") == service
 
-    def answer() -> str | None:
-        try:
-            return get(service, 80)
-        except OSError:  # until the proxies know the endpoint
-            return None
-
-    assert wait("the Service answers", answer, WITHIN_S) == "d0-n00"
+    assert wait("the Service answers", lambda: try_get(service, 80), WITHIN_S) == "d0-n00"
 
 
 def test_pods_reach_one_another_by_name_across_nodes(rack: Rack, namespace: str) -> None:
@@ -125,7 +135,9 @@ while True:
     pod = python_pod("asks", code, rack.clique(1))
     pod["spec"]["restartPolicy"] = "Never"
     rack.core.create_namespaced_pod(namespace, pod)
-    rack.kubectl("wait", "-n", namespace, "--for=jsonpath={.status.phase}=Succeeded", "pod/asks", "--timeout=60s")
+    rack.kubectl(
+        "wait", "-n", namespace, "--for=jsonpath={.status.phase}=Succeeded", "pod/asks", "--timeout=60s"
+    )
     assert rack.kubectl("logs", "-n", namespace, "asks").strip() == "d0-n00"
     assert rack.core.read_namespaced_pod("asks", namespace).spec.node_name == "d1-n00"
 
@@ -134,16 +146,18 @@ def test_pods_reach_neither_host_nor_other_networks(rack: Rack, namespace: str) 
     with closing(socket.create_server(("0.0.0.0", 0))) as listener:
         port = listener.getsockname()[1]
         addresses = {"127.0.0.1", str(rack.addresses.host_link[0])}
-        addresses |= {info["local"] for link in json.loads(run("ip", "-j", "-4", "address")) for info in link["addr_info"]}
+        addresses |= {
+            info["local"]
+            for link in json.loads(run("ip", "-j", "-4", "address"))
+            for info in link["addr_info"]
+        }
         for address in addresses:
             socket.create_connection((address, port), timeout=5).close()  # the host itself gets through
         serve(rack, namespace, "inside")
-        for address in sorted(addresses - {"127.0.0.1"}) + ["192.0.2.1", "1.1.1.1"]:
-            code = f"import socket; socket.create_connection(({address!r}, {port}), timeout=1)"
-            tried = run(
-                rack.binaries["kubectl"], f"--kubeconfig={rack.kubeconfig}", "exec", "-n", namespace, "inside", "--",
-                "python3", "-c", f"try:\n {code}\nexcept OSError as e:\n print('refused', e)\nelse:\n print('open')",
-            )  # fmt: skip
+        for address in [*sorted(addresses - {"127.0.0.1"}), "192.0.2.1", "1.1.1.1"]:
+            tried = rack.kubectl(
+                "exec", "-n", namespace, "inside", "--", "python3", "-c", TRY, address, str(port)
+            )
             assert tried.startswith("refused"), f"a pod reaches {address}:{port}: {tried}"
 
 
@@ -174,8 +188,11 @@ def test_killed_process_is_restarted_in_its_pod(rack: Rack, namespace: str) -> N
     assert (after.metadata.uid, after.status.pod_ip) == (before.metadata.uid, before.status.pod_ip)
 
 
-def test_read_only_volume_of_the_host_is_allowed_through_a_claim(rack: Rack, namespace: str, tmp_path: Path) -> None:
+def test_read_only_volume_of_the_host_is_allowed_through_a_claim(
+    rack: Rack, namespace: str, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("from the host")
+    tmp_path.chmod(0o755)  # containers run as uid 1000
     rack.share_folder(namespace, "shared", tmp_path)
     code = """
 print(open("/shared/file").read())
@@ -186,10 +203,14 @@ except OSError as error:
 """
     pod = python_pod("reads", code, rack.clique(0))
     pod["spec"]["restartPolicy"] = "Never"
-    pod["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "shared", "readOnly": True}}]
+    pod["spec"]["volumes"] = [
+        {"name": "v", "persistentVolumeClaim": {"claimName": "shared", "readOnly": True}}
+    ]
     pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/shared", "readOnly": True}]
     rack.core.create_namespaced_pod(namespace, pod)
-    rack.kubectl("wait", "-n", namespace, "--for=jsonpath={.status.phase}=Succeeded", "pod/reads", "--timeout=60s")
+    rack.kubectl(
+        "wait", "-n", namespace, "--for=jsonpath={.status.phase}=Succeeded", "pod/reads", "--timeout=60s"
+    )
     said = rack.kubectl("logs", "-n", namespace, "reads").splitlines()
     assert said == ["from the host", "Read-only file system"]
 
@@ -209,11 +230,22 @@ def test_node_fails_and_comes_back(make_rack: MakeRack) -> None:
     with pytest.raises(OSError, match=r"timed out|No route|refused"):
         get(address)
     node.add()
-    wait("the old pod is gone with its node", lambda: "web" not in rack.kubectl("get", "pods"), WITHIN_S)
-    assert get(serve(rack, "default", "again", gpus=4)) == "d0-n00"
+    wait(
+        "its pod runs again",
+        lambda: try_get(rack.core.read_namespaced_pod("web", "default").status.pod_ip),
+        WITHIN_S,
+    )
+    assert rack.core.read_node("d0-n00").status.allocatable["nvidia.com/gpu"] == "4"
 
 
-FIXED_PATHS = ("/var/lib/kubelet", "/var/lib/cni", "/var/log/containers", "/var/log/pods", "/run/containerd", "/etc/cni")
+FIXED_PATHS = (
+    "/var/lib/kubelet",
+    "/var/lib/cni",
+    "/var/log/containers",
+    "/var/log/pods",
+    "/run/containerd",
+    "/etc/cni",
+)
 KERNEL_SETTINGS = ("kernel/panic", "kernel/panic_on_oops", "vm/overcommit_memory", "net/ipv4/ip_forward")
 
 
@@ -226,8 +258,14 @@ def shared_state() -> dict[str, object]:
 def traces(rack: Rack) -> list[str]:
     """Everything on this machine that bears the rack's name or lies in its folder."""
     name, folder = rack.addresses.name, str(rack.folder)
-    found = [line for line in Path("/proc/self/mounts").read_text().splitlines() if folder in line or f"/{name}" in line]
-    found += [line for line in run("ip", "netns", "list").splitlines() if line.split()[0].split("-")[0] == name]
+    found = [
+        line
+        for line in Path("/proc/self/mounts").read_text().splitlines()
+        if folder in line or f"/{name}" in line
+    ]
+    found += [
+        line for line in run("ip", "netns", "list").splitlines() if line.split()[0].split("-")[0] == name
+    ]
     found += [line for line in run("ip", "-o", "link").splitlines() if line.split()[1].startswith(f"{name}@")]
     found += [line for line in run("ip", "route").splitlines() if f"dev {name} " in line]
     found += [line for line in run("nft", "list", "tables").splitlines() if line.split()[-1] == name]

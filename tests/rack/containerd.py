@@ -64,7 +64,10 @@ def socket_of(folder: Path) -> Path:
 
 def answers(folder: Path) -> bool:
     command = ["ctr", "--address", str(socket_of(folder)), "--timeout", "2s", "version"]
-    return socket_of(folder).exists() and subprocess.run(command, capture_output=True, check=False).returncode == 0
+    return (
+        socket_of(folder).exists()
+        and subprocess.run(command, capture_output=True, check=False).returncode == 0
+    )
 
 
 def root_with(archives: Sequence[Path]) -> Path:
@@ -78,7 +81,9 @@ def root_with(archives: Sequence[Path]) -> Path:
 
 def copy_root(source: Path, target: Path) -> None:
     """Hard links for what never changes, copies for the databases."""
-    linked = subprocess.run(["cp", "-a", "--link", str(source), str(target)], capture_output=True, check=False)
+    linked = subprocess.run(
+        ["cp", "-a", "--link", str(source), str(target)], capture_output=True, check=False
+    )
     if linked.returncode:  # another file system than the cache's
         shutil.rmtree(target, ignore_errors=True)
         run("cp", "-a", str(source), str(target))

@@ -46,7 +46,12 @@ def manifests(addresses: Addresses) -> list[dict[str, Any]]:
     here = {"name": NAME, "namespace": NAMESPACE}
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": here},
-        {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": {"name": role["name"]}, "rules": rules},
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": role["name"]},
+            "rules": rules,
+        },
         {
             "apiVersion": f"{rbac}/v1",
             "kind": "ClusterRoleBinding",

@@ -150,8 +150,8 @@ class Rack:
         return name
 
     def share_folder(self, namespace: str, claim: str, folder: Path) -> None:
-        """Let pods of a namespace mount a folder of the host, read-only, through a PersistentVolumeClaim: what
-        Pod Security `restricted` allows, while it refuses a hostPath volume. Only pods on real nodes can."""
+        """Let pods of a namespace mount a folder of the host read-only, through a PersistentVolumeClaim. Pod
+        Security `restricted` allows that, while it refuses a hostPath volume. Real nodes only."""
         for manifest in volumes.shared_folder(namespace, claim, folder):
             self.apply(manifest)
 

@@ -126,7 +126,9 @@ def requirements(extras: str) -> list[str]:
 def _single_command(reference: str, command: Path) -> Image:
     # The command's folder is named by the hash of what it was built from.
     name = f"{command.name}-{cache.digest(reference, command.parent.name, Path(oci.__file__).read_bytes())}"
-    folder = cache.entry("images", name, lambda new: oci.single_command(new / "image.tar", reference, command))
+    folder = cache.entry(
+        "images", name, lambda new: oci.single_command(new / "image.tar", reference, command)
+    )
     return Image(reference, folder / "image.tar")
 
 
@@ -136,7 +138,13 @@ def _debootstrap(folder: Path) -> None:
         "debootstrap", "--variant=minbase", f"--include={','.join(BASE_PACKAGES)}", SUITE, str(root),
         timeout_s=1200,
     )  # fmt: skip
-    for unneeded in ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale"):
+    for unneeded in (
+        "var/cache/apt",
+        "var/lib/apt/lists",
+        "usr/share/doc",
+        "usr/share/man",
+        "usr/share/locale",
+    ):
         shutil.rmtree(root / unneeded, ignore_errors=True)
     run("tar", "--numeric-owner", "--one-file-system", "-C", str(root), "-cf", str(folder / "base.tar"), ".")
     shutil.rmtree(root)
@@ -160,8 +168,8 @@ def _buildah(*arguments: str) -> None:
     storage = cache.folder() / "images" / "buildah"
     with cache.lock("buildah"):
         run(
-            "buildah", "--root", str(storage), "--runroot", str(storage / "run"), "--storage-driver", "overlay",
-            *arguments, timeout_s=1200,
+            "buildah", "--root", str(storage), "--runroot", str(storage / "run"),
+            "--storage-driver", "overlay", *arguments, timeout_s=1200,
         )  # fmt: skip
 
 

@@ -122,8 +122,12 @@ def _install(node: RealNode, root: Path) -> None:
 
 def _start_control_plane(found: Rack) -> None:
     for name, command in controlplane.commands(
-        found.place, found.folder, found.binaries, found.credentials,
-        feature_gates=found.spec.feature_gates, runtime_config=found.spec.runtime_config,
+        found.place,
+        found.folder,
+        found.binaries,
+        found.credentials,
+        feature_gates=found.spec.feature_gates,
+        runtime_config=found.spec.runtime_config,
     ).items():
         if name == "kube-controller-manager":
             _await_api_server(found)

@@ -1,4 +1,4 @@
-"""The network of a rack with real nodes: a namespace per node, a router between them, a guarded link to the host.
+"""The network of real nodes: a namespace each, a router between them, a guarded link to the host.
 
       host            router (netns afd3)               node (netns afd3-d0-n00)
     +------+  /30   +------------------------+        +---------------------------+
@@ -43,7 +43,9 @@ def up(addresses: Addresses, nodes: Sequence[Node]) -> None:
         ],
     )  # fmt: skip
     for node in real:
-        run_lines("ip", "-n", namespace_of(addresses, node), "-batch", "-", lines=_node_side(addresses, node, real))
+        run_lines(
+            "ip", "-n", namespace_of(addresses, node), "-batch", "-", lines=_node_side(addresses, node, real)
+        )
         _forward(namespace_of(addresses, node))
     _forward(name)
     run_lines("nsenter", f"--net=/run/netns/{name}", "nft", "-f", "-", lines=[ROUTER_GUARD])

@@ -153,7 +153,10 @@ class RealNode:
     def _write_kubelet_config(self) -> Path:
         address = str(self.addresses.node(self.index))
         serving = self.credentials.authority.issue(
-            f"{self.name}.serving", f"system:node:{self.name}", groups=["system:nodes"], hosts=[address, self.name]
+            f"{self.name}.serving",
+            f"system:node:{self.name}",
+            groups=["system:nodes"],
+            hosts=[address, self.name],
         )
         config: dict[str, Any] = {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -181,7 +184,11 @@ class RealNode:
             "nodeLeaseDurationSeconds": NODE_LEASE_S,
             "syncFrequency": "10s",
             # The disk is the user's own and may be nearly full: its state is not the rack's business.
-            "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+            "evictionHard": {
+                "memory.available": "100Mi",
+                "nodefs.available": "1%",
+                "imagefs.available": "1%",
+            },
             "imageGCHighThresholdPercent": 100,
             "imageGCLowThresholdPercent": 99,
             "featureGates": self.feature_gates,
@@ -194,7 +201,7 @@ class RealNode:
 def proxy_command(
     folder: Path, binaries: Binaries, credentials: Credentials, addresses: Addresses, node: str
 ) -> list[str]:
-    """kube-proxy in nftables mode. Runs on every real node, and in the router for the host and the API server."""
+    """kube-proxy in nftables mode: on every real node, and in the router for the host and the API server."""
     config: dict[str, Any] = {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",

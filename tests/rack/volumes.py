@@ -1,4 +1,4 @@
-"""A folder of the host as a read-only volume: how torch and models reach containers without being in an image."""
+"""A folder of the host as a read-only volume: how torch and models reach containers from outside images."""
 
 from __future__ import annotations
 
