@@ -3,12 +3,16 @@ byte, so that an unchanged one is not written again; measured numbers are rounde
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from math import floor, log10
+from typing import Any
+
+from pydantic import ValidationError
 
 from afd_operator.api.conditions import Condition, carry_over
 from afd_operator.api.status import AFDDeploymentStatus, Observed, Plan, UnitStatus
-from afd_operator.lifecycle.conditions import conditions
+from afd_operator.lifecycle.conditions import conditions, invalid
 from afd_operator.lifecycle.outcome import Outcome, UnitOutcome
 from afd_operator.resources.ownership import unit_pods_selector
 from afd_unit.identity import Role
@@ -120,3 +124,19 @@ def nodes_by_role(outcome: Outcome) -> dict[tuple[Role, bool], int]:
             if (pod.role, pod.ready) in counts:
                 counts[pod.role, pod.ready] += 1
     return counts
+
+
+def read_status(body: Mapping[str, Any]) -> AFDDeploymentStatus:
+    """The status that an AFDDeployment carries; empty if another version wrote what this one cannot read."""
+    try:
+        return AFDDeploymentStatus.model_validate(body.get("status") or {})
+    except ValidationError:
+        return AFDDeploymentStatus()
+
+
+def invalid_status(body: Mapping[str, Any], message: str, now: datetime) -> AFDDeploymentStatus:
+    """For a stored object that this version cannot read: what was found out before stays, and it is said."""
+    before = read_status(body)
+    generation = body["metadata"].get("generation", 0)
+    found = carry_over(before.conditions, invalid(message), generation=generation, now=now)
+    return before.model_copy(update={"observed_generation": generation, "conditions": found})
