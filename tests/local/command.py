@@ -85,7 +85,17 @@ def serving(model: Path, scratch: Path, *options: str) -> Iterator[Command]:
     temporary.mkdir()
     with log.open("w") as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", "afd_cli.main", "serve", "--local", str(model), "--port", str(port), *options],
+            [
+                sys.executable,
+                "-m",
+                "afd_cli.main",
+                "serve",
+                "--local",
+                str(model),
+                "--port",
+                str(port),
+                *options,
+            ],
             env={
                 **os.environ,
                 "PYTHONPATH": f"{ROOT}/operator:{ROOT}/runtime",

@@ -94,7 +94,10 @@ async def test_kill_9_of_the_gateway_ends_its_connections_and_no_other(
 
 def until_ready(unit: Command) -> None:
     def ready() -> bool:
-        return subprocess.run(["curl", "-sf", f"{unit.url}/ready"], capture_output=True, check=False).returncode == 0
+        return (
+            subprocess.run(["curl", "-sf", f"{unit.url}/ready"], capture_output=True, check=False).returncode
+            == 0
+        )
 
     until(ready, "the gateway is ready")
 
