@@ -127,7 +127,7 @@ def test_the_pod_is_restricted_and_knows_who_it_is(cluster: Rack) -> None:
         "capabilities": {"drop": ["ALL"]},
     }
     assert [variable["name"] for variable in container["env"]] == [
-        "POD_NAME", "POD_NAMESPACE", "POD_SERVICE_ACCOUNT",
+        "POD_NAME", "POD_NAMESPACE", "POD_SERVICE_ACCOUNT", "AFD_TOKEN_FILE",
     ]  # fmt: skip
     assert container["command"] + container["args"] == ["afd", "operator"]
     token = spec["volumes"][1]["projected"]["sources"][0]["serviceAccountToken"]
@@ -139,11 +139,11 @@ def test_watched_namespaces_confine_all_writing(cluster: Rack, values: str) -> N
     manifests = render(cluster, "--values", values)
     assert pod_spec(manifests)["containers"][0]["args"] == [
         "operator",
-        *(f"--namespace={n}" for n in WORKLOADS),
+        *(f"--watch-namespace={name}" for name in WORKLOADS),
     ]
     (cluster_role,) = (r for r in of_kind(manifests, "ClusterRole") if "aggregate" not in str(r["metadata"]))
     verbs = {verb for rule in cluster_role["rules"] for verb in rule["verbs"]}
-    assert verbs == {"get", "list", "watch"}
+    assert verbs == {"list", "watch"}
     written = {role["metadata"]["namespace"] for role in of_kind(manifests, "Role")}
     assert written == {NAMESPACE, *WORKLOADS}
     assert not of_kind(manifests, "CustomResourceDefinition")
