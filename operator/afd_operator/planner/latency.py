@@ -31,9 +31,12 @@ MEMORY_OP_US = 3.0
 MEMORY_EFFICIENCY = 0.8
 """A memory-bound kernel takes 3 us plus its bytes at 80 % of HBM: AIConfigurator's constants."""
 
-SMALL_KERNELS_US = 29.4
-SMALL_KERNELS_SD_US = 13.0
-"""Per layer and microbatch; mean and spread of the four rows of `published.SMALL_KERNELS`."""
+SMALL_KERNELS_US = {"qwen3_moe": 21.5, "minimax_m2": 49.8}
+SMALL_KERNELS_SD_US = 3.0
+OTHER_FAMILIES_US = 35.7
+OTHER_FAMILIES_SD_US = 16.0
+"""Per layer and microbatch: FastAFD's published dense share less what our tables time, mean of a family's two
+contexts (`validation.small_kernels_us`); for other families the mean and spread of the four rows."""
 
 LINK_EFFICIENCY = 0.72
 """DeepEP V2 on SM100 moves 643 of 900 GB/s with 24 SMs, the boundary's budget."""
@@ -56,8 +59,8 @@ takes in, so 1.0; the spread covers the 0.87 that the weight-read floor of Qwen3
 class Assumptions:
     """What the tables do not say, in one place, each with its reason beside the default."""
 
-    small_kernels_us: float = SMALL_KERNELS_US
-    small_kernels_sd_us: float = SMALL_KERNELS_SD_US
+    small_kernels_us: float | None = None
+    """Per layer and microbatch; None: the calibration of the model's family."""
     expert_efficiency: float = FUSED_EFFICIENCY
     expert_sigma: float = FUSED_SIGMA
     skewed_routing: bool = False
@@ -83,6 +86,16 @@ class LayerModel:
                 raise MissingData(f"{hardware.title} has no kernel timings; measure them with `afd profile` and pass --profile")
             profile = built_in(hardware.profile)
         return cls(model, hardware, profile, assume or Assumptions())
+
+    @property
+    def small_kernels(self) -> tuple[float, float]:
+        """(mean, standard deviation) in microseconds, of one layer and microbatch."""
+        if self.assume.small_kernels_us is not None:
+            return self.assume.small_kernels_us, SMALL_KERNELS_SD_US
+        family = self.model.family.removesuffix("_text").replace("qwen3_vl_moe", "qwen3_moe")
+        if family in SMALL_KERNELS_US:
+            return SMALL_KERNELS_US[family], SMALL_KERNELS_SD_US
+        return OTHER_FAMILIES_US, OTHER_FAMILIES_SD_US
 
     # One request batch on an attention GPU ----------------------------------------------------------
 
@@ -114,7 +127,7 @@ class LayerModel:
         total = total + model.moe_layers * self._ffn(model.shared_width, tokens)
         total = total + model.moe_layers * self._gemm(model.experts, model.hidden, tokens, Precision.BF16)
         norm = MEMORY_OP_US + np.asarray(tokens) * model.hidden * 6.0 / (MEMORY_EFFICIENCY * self.hardware.hbm_bytes_per_s) * 1e6
-        small = self.assume.small_kernels_us * np.maximum(1.0, np.asarray(tokens) / 512.0)
+        small = self.small_kernels[0] * np.maximum(1.0, np.asarray(tokens) / 512.0)
         return (total + model.layers * (2.0 * norm + small)) / model.moe_layers
 
     def _gemm(self, n: int, k: int, tokens: Values, precision: Precision) -> Array:
@@ -225,8 +238,7 @@ class LayerModel:
     def dense_sigma(self, tokens: float) -> float:
         """Relative: the GEMMs' error and the spread of the small kernels, as independent parts."""
         whole = float(self.dense_us(tokens))
-        small = self.assume.small_kernels_us * self.model.layers / self.model.moe_layers
-        sd = self.assume.small_kernels_sd_us * self.model.layers / self.model.moe_layers
+        small, sd = (us * self.model.layers / self.model.moe_layers for us in self.small_kernels)
         gemms = max(0.0, whole - small) * self.profile.gemm("fp8").sigma
         return math.hypot(gemms, sd) / whole
 

@@ -42,7 +42,7 @@ MARGIN = 0.05
 TIE = 1e-3
 """Rates closer than this are the same rate."""
 FRACTIONS = (1.0, 0.875, 0.75, 0.625, 0.5)
-_GRID = 192
+_GRID = 256
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,8 @@ class Search:
     def _tables(self, layouts: Layouts, limit: int) -> Tables:
         per = self.layer.hardware.gpus_per_node
         ranks = sorted({int(n) * per for n in np.unique(layouts.expert)})
-        most = float(layouts.attention.max(initial=1)) * per * limit
+        # The grid of tokens is the same for every question, so that two searches differ by their inputs only.
+        most = float(self.layer.hardware.gpus_per_domain * MAX_BATCH)
         return Tables.of(self.layer, self.workload, limit, ranks, most)
 
     def _step(self, layouts: Layouts, tables: Tables, batch: Ints) -> tuple[Array, Array, Array]:

@@ -13,7 +13,7 @@ against published totals.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -123,6 +123,8 @@ class ModelSpec:
     dense_precision: Precision
     tied_embeddings: bool = False
     max_context: int | None = None
+    family: str = ""
+    """`model_type` of the config: what a calibration belongs to."""
 
     def __post_init__(self) -> None:
         for field in ("hidden", "vocabulary", "layers", "moe_layers", "experts", "top_k", "expert_width"):
@@ -207,7 +209,7 @@ def read_config(name: str, config: object, quantisation: object = None) -> Model
         fields["quantization_config"] = config.get("quantization_config")
     if isinstance(quantisation, Mapping):
         fields["quantization_config"] = quantisation.get("quantization", quantisation)
-    return reader(name, _Reader(name, fields))
+    return replace(reader(name, _Reader(name, fields)), family=kind)
 
 
 def _why_not(kind: str, fields: Mapping[str, Any]) -> str:

@@ -30,12 +30,14 @@ FASTAFD = {
 def test_identity_speedup_of_the_four_published_rows(workload: str) -> None:
     fmha, dense, moe, m, identity, measured, ratio, moe_bound, all_bound = FASTAFD[workload]
     shares = StepShares.percent(fmha, dense, moe)
-    predicted = speedup_from_shares(shares, batch_expansion=1.5, attention_nodes=m, expert_nodes=1, microbatches=2)
+    predicted = speedup_from_shares(
+        shares, batch_expansion=1.5, attention_nodes=m, expert_nodes=1, microbatches=2
+    )
     assert predicted == pytest.approx(identity, abs=1e-3)
     assert predicted == pytest.approx(measured, rel=0.021)
-    assert latency_ratio_implied(measured, batch_expansion=1.5, attention_nodes=m, expert_nodes=1) == pytest.approx(
-        ratio, abs=5e-4
-    )
+    assert latency_ratio_implied(
+        measured, batch_expansion=1.5, attention_nodes=m, expert_nodes=1
+    ) == pytest.approx(ratio, abs=5e-4)
     assert round(offload_bound_moe(shares), 2) == moe_bound
     assert round(offload_bound_dense_and_moe(shares), 2) == all_bound
 
@@ -74,7 +76,14 @@ def test_expertplex_worked_example() -> None:
 @pytest.mark.parametrize(
     ("tiles", "budget"),
     [(100, 48), (150, 72), (101, 50), (1, 2), (0, 0), (10_000, 130)],
-    ids=["as expected", "half more", "rounded up to a cluster", "never below a cluster", "no decode work", "prefill keeps 2"],
+    ids=[
+        "as expected",
+        "half more",
+        "rounded up to a cluster",
+        "never below a cluster",
+        "no decode work",
+        "prefill keeps 2",
+    ],
 )
 def test_online_budget_follows_the_tiles(tiles: float, budget: int) -> None:
     assert online_budget(48, tiles=tiles, expected_tiles=100, cluster=2, most=131) == budget

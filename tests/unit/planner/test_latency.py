@@ -13,7 +13,13 @@ from afd_operator.planner.fit import Component, fit
 from afd_operator.planner.hardware import hardware, names
 from afd_operator.planner.latency import LayerModel
 from afd_operator.planner.model import ModelSpec
-from afd_operator.planner.moe import balanced_footprint, copies_per_token, expected_footprint, footprint, random_footprint
+from afd_operator.planner.moe import (
+    balanced_footprint,
+    copies_per_token,
+    expected_footprint,
+    footprint,
+    random_footprint,
+)
 from afd_operator.planner.profile import InvalidProfile, built_in, read_profile
 from tests.unit.planner.worlds import GB200, layer, models
 
@@ -28,7 +34,9 @@ def test_a_fit_recovers_the_coefficients_it_was_made_from() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(1, 1e3), st.floats(1, 1e4), st.floats(1, 1e5)), min_size=3, max_size=40))
-def test_predictions_are_positive_and_never_fall_when_work_grows(rows: list[tuple[float, float, float]]) -> None:
+def test_predictions_are_positive_and_never_fall_when_work_grows(
+    rows: list[tuple[float, float, float]],
+) -> None:
     component = Component.from_rows(*(np.array(v) for v in zip(*rows, strict=True)), "test")
     grid = component(np.array([1.0, 10, 100, 1e3, 1e4])[:, None], np.array([1.0, 100, 1e4])[None, :])
     assert np.isfinite(grid).all()
@@ -50,7 +58,9 @@ def test_footprint_counts_tiles_not_tokens() -> None:
     assert footprint([]) == 0
 
 
-@given(st.integers(1, 3000), st.sampled_from([(128, 8), (256, 8), (32, 4), (64, 64)]), st.sampled_from([1, 4, 8]))
+@given(
+    st.integers(1, 3000), st.sampled_from([(128, 8), (256, 8), (32, 4), (64, 64)]), st.sampled_from([1, 4, 8])
+)
 def test_mean_footprint_agrees_with_its_smooth_form(tokens: int, shape: tuple[int, int], ranks: int) -> None:
     experts, top_k = shape
     exact = expected_footprint(tokens, experts=experts, top_k=top_k, ranks=ranks)
@@ -60,7 +70,7 @@ def test_mean_footprint_agrees_with_its_smooth_form(tokens: int, shape: tuple[in
 
 def test_even_routing_never_needs_fewer_tiles_than_rows_ask_for() -> None:
     tiles, fill = balanced_footprint(np.array([1.0, 64, 2048, 2049, 10**5]), experts=128, top_k=8, ranks=4.0)
-    assert (tiles * fill == pytest.approx(np.array([1.0, 64, 2048, 2049, 10**5]) * 2))
+    assert tiles * fill == pytest.approx(np.array([1.0, 64, 2048, 2049, 10**5]) * 2)
     assert (fill <= 128 + 1e-9).all()
 
 
@@ -92,10 +102,14 @@ def test_expert_time_respects_the_weight_read_floor() -> None:
         ("MiniMaxAI/MiniMax-M2.5", 16384, 24, 24 / 735e-3),
     ],
 )
-def test_colocated_step_from_kernel_tables_alone(name: str, context: int, batch: int, published_ms: float) -> None:
+def test_colocated_step_from_kernel_tables_alone(
+    name: str, context: int, batch: int, published_ms: float
+) -> None:
     """vLLM at DP4/EP4 on GB200, as FastAFD's repository reports it; no profile of a step is used."""
     model = layer(name)
-    step = float(model.colocated_us(float(batch), context, 4).serial) * model.model.moe_layers + float(model.head_us(batch))
+    step = float(model.colocated_us(float(batch), context, 4).serial) * model.model.moe_layers + float(
+        model.head_us(batch)
+    )
     assert step / 1e3 == pytest.approx(published_ms, rel=0.10)
 
 

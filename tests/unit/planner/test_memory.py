@@ -23,8 +23,12 @@ from tests.unit.planner.worlds import DECODE_RULES, GB200, MINIMAX, QWEN, bigger
     [(QWEN, 8192, 64, 96), (QWEN, 16384, 32, 48), (MINIMAX, 8192, 48, 72), (MINIMAX, 16384, 24, 36)],
     ids=lambda v: getattr(v, "name", v),
 )
-def test_fastafds_resident_batches_fit_and_leave_little_room(spec: ModelSpec, context: int, colocated: int, attention: int) -> None:
-    beside_experts = batch_that_fits(spec, colocated_kv_bytes(spec, GB200, 4, DECODE_RULES), context, DECODE_RULES)
+def test_fastafds_resident_batches_fit_and_leave_little_room(
+    spec: ModelSpec, context: int, colocated: int, attention: int
+) -> None:
+    beside_experts = batch_that_fits(
+        spec, colocated_kv_bytes(spec, GB200, 4, DECODE_RULES), context, DECODE_RULES
+    )
     alone = batch_that_fits(spec, attention_kv_bytes(spec, GB200, 4, DECODE_RULES), context, DECODE_RULES)
     assert colocated <= beside_experts <= 1.1 * colocated
     assert attention <= alone <= 1.1 * attention
@@ -33,8 +37,13 @@ def test_fastafds_resident_batches_fit_and_leave_little_room(spec: ModelSpec, co
 @given(models(), st.floats(1.0, 4.0), st.sampled_from([4, 8, 16, 32]), st.integers(1, 10**6))
 def test_more_hbm_never_lowers_the_batch(spec: ModelSpec, factor: float, ep: int, context: int) -> None:
     rules = MemoryRules()
-    for room in (lambda hw: colocated_kv_bytes(spec, hw, ep, rules), lambda hw: attention_kv_bytes(spec, hw, ep, rules)):
-        small, large = (batch_that_fits(spec, room(hw), context, rules) for hw in (GB200, bigger(GB200, factor)))
+    for room in (
+        lambda hw: colocated_kv_bytes(spec, hw, ep, rules),
+        lambda hw: attention_kv_bytes(spec, hw, ep, rules),
+    ):
+        small, large = (
+            batch_that_fits(spec, room(hw), context, rules) for hw in (GB200, bigger(GB200, factor))
+        )
         assert 0 <= small <= large
 
 
@@ -61,4 +70,6 @@ def test_slots_hold_the_worst_case_of_routing() -> None:
 def test_fp8_kv_doubles_the_batch() -> None:
     kv = attention_kv_bytes(QWEN, GB200, 4, DECODE_RULES)
     half = MemoryRules(kv_dtype="fp8", prefill_tokens=512)
-    assert batch_that_fits(QWEN, kv, 8192, half) == pytest.approx(2 * batch_that_fits(QWEN, kv, 8192, DECODE_RULES), abs=1)
+    assert batch_that_fits(QWEN, kv, 8192, half) == pytest.approx(
+        2 * batch_that_fits(QWEN, kv, 8192, DECODE_RULES), abs=1
+    )

@@ -30,7 +30,14 @@ YES, NO, UNSURE = Answer.DISAGGREGATE, Answer.COLOCATE, Answer.WITHIN_ERROR
 
 
 def decode(name: str, context: float, system: str = "gb200-nvl72") -> Question:
-    return Question(catalog.model(name), hardware(system), Workload.decode_at(context), Slo(tpot_s=0.05), Phase.DECODE, DECODE_RULES)
+    return Question(
+        catalog.model(name),
+        hardware(system),
+        Workload.decode_at(context),
+        Slo(tpot_s=0.05),
+        Phase.DECODE,
+        DECODE_RULES,
+    )
 
 
 def serve(name: str, prompt: float, answer: float, ttft: float, system: str = "gb200-nvl72") -> Question:
@@ -70,7 +77,11 @@ def test_every_figure_says_unit_kind_and_source() -> None:
         assert figure.unit
         assert figure.source
     assert plan.figures["speedup"].low < plan.figures["speedup"].value < plan.figures["speedup"].high
-    product = plan.figures["batchExpansion"].value * plan.figures["ffnTax"].value * plan.figures["latencyRatio"].value
+    product = (
+        plan.figures["batchExpansion"].value
+        * plan.figures["ffnTax"].value
+        * plan.figures["latencyRatio"].value
+    )
     assert product == pytest.approx(plan.figures["speedup"].value, rel=0.01)
 
 
@@ -87,7 +98,9 @@ def test_every_packaged_model_plans_or_refuses_with_a_reason(name: str) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(models(), st.integers(16, 200_000), st.one_of(st.none(), st.floats(1e-4, 10)))
-def test_any_legal_model_gets_an_answer_or_a_named_refusal(spec: ModelSpec, context: int, tpot: float | None) -> None:
+def test_any_legal_model_gets_an_answer_or_a_named_refusal(
+    spec: ModelSpec, context: int, tpot: float | None
+) -> None:
     question = Question(spec, GB200, Workload.decode_at(context), Slo(tpot_s=tpot), Phase.DECODE)
     try:
         plan = plan_for(question)
@@ -100,7 +113,12 @@ def test_any_legal_model_gets_an_answer_or_a_named_refusal(spec: ModelSpec, cont
 
 
 def _search(**changes: object) -> Search:
-    base = {"layer": layer(), "workload": Workload.decode_at(8192), "slo": Slo(tpot_s=0.05), "rules": DECODE_RULES}
+    base = {
+        "layer": layer(),
+        "workload": Workload.decode_at(8192),
+        "slo": Slo(tpot_s=0.05),
+        "rules": DECODE_RULES,
+    }
     return Search(**{**base, **changes})  # type: ignore[arg-type]
 
 
@@ -133,11 +151,15 @@ def test_more_attention_nodes_never_lower_expert_time_in_a_search() -> None:
             assert (np.diff(t_expert[mine][order]) >= -1e-9).all()
 
 
-def test_more_hbm_never_lowers_batch_or_rate() -> None:
+def test_more_hbm_never_lowers_the_largest_batch() -> None:
     layouts = enumerate_layouts(layer(), with_prefill=False)
-    small = _search().evaluate(layouts)
-    large = _search(layer=replace(layer(), hardware=bigger(GB200, 1.3))).evaluate(layouts)
-    assert (large.batch >= small.batch).all()
+    small, large = (_search(layer=replace(layer(), hardware=bigger(GB200, f))) for f in (1.0, 1.3))
+    batches = []
+    for search in (small, large):
+        limit = search._memory_limit(layouts)
+        batches.append(search._largest_batch(layouts, search._tables(layouts, int(limit.max())), limit))
+    assert (batches[1] >= batches[0]).all()
+    assert (batches[1] > batches[0]).any()
 
 
 def test_the_batch_kept_never_decodes_less_than_the_largest_feasible_one() -> None:
@@ -154,7 +176,12 @@ def test_prefill_takes_what_decode_leaves() -> None:
     layouts = enumerate_layouts(layer(), with_prefill=True)
     search = _search(workload=Workload.lengths(4096, 256), slo=Slo(), rules=MemoryRules())
     result = search.evaluate(layouts)
-    one = (layouts.attention == 6) & (layouts.expert == 1) & (layouts.prefill == 3) & (layouts.microbatches == 2)
+    one = (
+        (layouts.attention == 6)
+        & (layouts.expert == 1)
+        & (layouts.prefill == 3)
+        & (layouts.microbatches == 2)
+    )
     order = np.argsort(layouts.budget[one])
     assert (np.diff(result.t_expert[one][order]) <= 1e-9).all()
     assert len(order) > 10
@@ -166,7 +193,11 @@ def test_the_front_is_not_beaten_in_both() -> None:
     front = pareto(result)
     assert len(front) > 3
     for i in front:
-        beaten = (result.step_us < result.step_us[i]) & (result.tokens_per_s >= result.tokens_per_s[i]) & result.feasible
+        beaten = (
+            (result.step_us < result.step_us[i])
+            & (result.tokens_per_s >= result.tokens_per_s[i])
+            & result.feasible
+        )
         assert not beaten.any()
 
 
@@ -193,14 +224,32 @@ def _yes() -> tuple[Plan, Question]:
 
 def test_a_manifest_is_what_the_api_accepts() -> None:
     plan, question = _yes()
-    document = manifest(plan, question, name="planned", source="pvc://models/step", image="registry.example/afd:1")
+    document = manifest(
+        plan, question, name="planned", source="pvc://models/step", image="registry.example/afd:1"
+    )
     deployment = parse(document)
     assert plan.layout is not None
-    assert (deployment.spec.ratio.attention, deployment.spec.ratio.expert) == (plan.layout.attention, plan.layout.expert)
+    assert (deployment.spec.ratio.attention, deployment.spec.ratio.expert) == (
+        plan.layout.attention,
+        plan.layout.expert,
+    )
 
 
 def test_command_prints_yaml_and_json(capsys: pytest.CaptureFixture[str]) -> None:
-    common = ["--model", "stepfun-ai/Step-3.7-Flash-FP8", "--hardware", "gb200-nvl72", "--prompt", "8192", "--answer", "512", "--ttft", "2s", "--tpot", "50ms"]
+    common = [
+        "--model",
+        "stepfun-ai/Step-3.7-Flash-FP8",
+        "--hardware",
+        "gb200-nvl72",
+        "--prompt",
+        "8192",
+        "--answer",
+        "512",
+        "--ttft",
+        "2s",
+        "--tpot",
+        "50ms",
+    ]
     assert plan_main([*common, "--output", "yaml"]) == ANSWERED
     assert parse(yaml.safe_load(capsys.readouterr().out)).metadata.name == "planned"
     assert plan_main([*common, "--output", "json"]) == ANSWERED
@@ -209,7 +258,15 @@ def test_command_prints_yaml_and_json(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_command_explains_and_plots(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    arguments = ["--model", "Qwen3-235B-A22B-FP8", "--hardware", "gb200-nvl72", "--context", "8192", "--explain"]
+    arguments = [
+        "--model",
+        "Qwen3-235B-A22B-FP8",
+        "--hardware",
+        "gb200-nvl72",
+        "--context",
+        "8192",
+        "--explain",
+    ]
     assert plan_main([*arguments, "--plot", str(tmp_path / "p.svg")]) == ANSWERED
     assert (tmp_path / "p.svg").read_text().startswith("<?xml")
     out = capsys.readouterr().out.lower()
@@ -218,7 +275,16 @@ def test_command_explains_and_plots(capsys: pytest.CaptureFixture[str], tmp_path
 
 
 def test_command_says_no_without_a_manifest(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--model", "zai-org/GLM-5.1-FP8", "--hardware", "gb200-nvl72", "--context", "8192", "--output", "yaml"]
+    arguments = [
+        "--model",
+        "zai-org/GLM-5.1-FP8",
+        "--hardware",
+        "gb200-nvl72",
+        "--context",
+        "8192",
+        "--output",
+        "yaml",
+    ]
     assert plan_main(arguments) == NO_MANIFEST
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -232,13 +298,42 @@ def test_command_says_no_without_a_manifest(capsys: pytest.CaptureFixture[str]) 
         (["--model", "nothing", "--hardware", "gb200-nvl72", "--context", "9"], "InvalidModel"),
         (["--model", "openai/gpt-oss-120b", "--hardware", "cray", "--context", "9"], "InvalidHardware"),
         (["--model", "openai/gpt-oss-120b", "--hardware", "gb200-nvl72"], "InvalidWorkload"),
-        (["--model", "openai/gpt-oss-120b", "--hardware", "gb200-nvl72", "--context", "9", "--tpot", "soon"], "InvalidTarget"),
-        (["--model", "openai/gpt-oss-120b", "--hardware", "gb200-nvl72", "--context", "9", "--kv-fraction", "2"], "InvalidTarget"),
+        (
+            [
+                "--model",
+                "openai/gpt-oss-120b",
+                "--hardware",
+                "gb200-nvl72",
+                "--context",
+                "9",
+                "--tpot",
+                "soon",
+            ],
+            "InvalidTarget",
+        ),
+        (
+            [
+                "--model",
+                "openai/gpt-oss-120b",
+                "--hardware",
+                "gb200-nvl72",
+                "--context",
+                "9",
+                "--kv-fraction",
+                "2",
+            ],
+            "InvalidTarget",
+        ),
         (["--model", "openai/gpt-oss-120b", "--hardware", "mi355x-x8", "--context", "9"], "MissingData"),
-        (["--model", "openai/gpt-oss-120b", "--hardware", "gb200-nvl72", "--trace", "/nowhere.csv"], "InvalidWorkload"),
+        (
+            ["--model", "openai/gpt-oss-120b", "--hardware", "gb200-nvl72", "--trace", "/nowhere.csv"],
+            "InvalidWorkload",
+        ),
         (["--model", "/nowhere/config.json", "--hardware", "gb200-nvl72", "--context", "9"], "cannot read"),
     ],
 )
-def test_command_refuses_with_the_reason(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_refuses_with_the_reason(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert plan_main(arguments) == REFUSED
     assert says in capsys.readouterr().err
