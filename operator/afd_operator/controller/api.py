@@ -110,12 +110,13 @@ class Api:
     async def all(
         self, kind: Kind, namespace: str | None = None, *, labels: str = "", fields: str = ""
     ) -> AsyncIterator[Json]:
-        """All objects, page by page, each with its kind. Raises ApiError, Unreachable."""
+        """All objects, page by page. Raises ApiError, Unreachable."""
         query = {"limit": str(CHUNK), "labelSelector": labels, "fieldSelector": fields}
         while True:
             page = await self._request("GET", kind.path(namespace), query=query)
             for item in page["items"]:
-                yield {**item, "kind": kind.name}
+                # Items of a list leave out what the list says for all of them.
+                yield {**item, "apiVersion": page["apiVersion"], "kind": kind.name}
             token = page["metadata"].get("continue")
             if not token:
                 return

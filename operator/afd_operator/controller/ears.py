@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import inspect
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import kopf
@@ -44,15 +43,17 @@ _CHILDREN = (
 
 class Ears:
     """`heard` is called with each key, `seen` with each node that changed and whether it is there; both on
-    the loop that `listen` is called on."""
+    the loop that `listen` is called on. No `namespaces` are all namespaces."""
 
     def __init__(
         self,
         configuration: client.Configuration,
+        namespaces: Collection[str],
         heard: Callable[[Key], None],
         seen: Callable[[Node, bool], None],
     ) -> None:
         self._configuration = configuration
+        self._namespaces = namespaces
         self._heard = heard
         self._seen = seen
         self._stop = threading.Event()
@@ -69,7 +70,8 @@ class Ears:
                     kopf.operator(
                         registry=registry,
                         settings=_settings(),
-                        clusterwide=True,
+                        clusterwide=not self._namespaces,
+                        namespaces=self._namespaces,
                         standalone=True,
                         stop_flag=self._stop,
                     )
@@ -135,8 +137,9 @@ def _settings() -> kopf.OperatorSettings:
     settings.networking.request_timeout = TIMEOUT_S
     settings.networking.connect_timeout = CONNECT_TIMEOUT_S
     settings.execution.max_workers = 1
-    for chatty in ("kopf.objects", "kopf.activities"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+    # Warns that it does not get signals, since it is not in the main thread: that is what we want.
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
     return settings
 
 
@@ -156,8 +159,8 @@ class _NoDiffs(kopf.DiffBaseStorage):
 async def _credentials(configuration: client.Configuration) -> kopf.ConnectionInfo:
     """The client's credentials in kopf's form. Called anew when the API server says 401: tokens of pods
     are renewed in place, and reading one refreshes it."""
-    key = configuration.get_api_key_with_prefix("BearerToken")
-    scheme, _, token = ((await key if inspect.isawaitable(key) else key) or "").rpartition(" ")
+    key = await configuration.get_api_key_with_prefix("BearerToken")
+    scheme, _, token = (key or "").rpartition(" ")
     return kopf.ConnectionInfo(
         server=configuration.host,
         ca_path=configuration.ssl_ca_cert,

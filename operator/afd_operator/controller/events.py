@@ -50,7 +50,7 @@ def happenings(before: AFDDeploymentStatus, after: AFDDeploymentStatus) -> Itera
         if good and now.type not in was and now.type in (*_ABNORMAL, ConditionType.SPEC_ACTED_ON):
             continue
         # Waiting and starting are on the way; only what needs somebody is a warning.
-        warning = not good and now.type is not ConditionType.READY
+        warning = not good and now.type != ConditionType.READY
         note = f"{now.type} is {now.status}" + (f": {now.message}" if now.message else "")
         yield Happening("Warning" if warning else "Normal", now.reason, note[:_NOTE_LIMIT])
 

@@ -108,8 +108,8 @@ async def _work(given: Options, api: Api, configuration: client.Configuration, m
     fleet = _Fleet(queue, reconciler, metrics)
     try:
         async with asyncio.TaskGroup() as group:
-            group.create_task(Ears(configuration, queue.add, fleet.seen).listen())
-            group.create_task(_resync(api, queue, reconciler, given.namespace))
+            group.create_task(Ears(configuration, given.watch_namespaces, queue.add, fleet.seen).listen())
+            group.create_task(_resync(api, queue, reconciler, given))
             for _ in range(given.workers):
                 group.create_task(_worker(queue, reconciler, metrics))
     finally:
@@ -141,15 +141,12 @@ async def _worker(queue: WorkQueue[Key], reconciler: Reconciler, metrics: Metric
             metrics.reconciled(time.monotonic() - started, failure)
 
 
-async def _resync(api: Api, queue: WorkQueue[Key], reconciler: Reconciler, namespace: str) -> None:
+async def _resync(api: Api, queue: WorkQueue[Key], reconciler: Reconciler, given: Options) -> None:
     """Every few minutes, and first of all: every deployment, and everybody who holds a domain. So what
     happened while no operator ran is found, a reservation whose holder is gone among it."""
     while True:
         try:
-            keys = {Key(i["metadata"]["namespace"], i["metadata"]["name"]) async for i in api.all(AFD)}
-            async for lease in api.all(LEASE, namespace, labels=reservation.SELECTOR):
-                if found := reservation.from_lease(lease):
-                    keys.add(Key(found.holder.namespace, found.holder.name))
+            keys = await _known(api, given)
         except (ApiError, Unreachable) as error:
             logger.warning("resync postponed", extra={"error": error})
             await asyncio.sleep(10)
@@ -157,6 +154,17 @@ async def _resync(api: Api, queue: WorkQueue[Key], reconciler: Reconciler, names
         for key in keys | set(reconciler.standings):
             queue.add(key)
         await asyncio.sleep(RESYNC_S * random.uniform(0.8, 1.2))
+
+
+async def _known(api: Api, given: Options) -> set[Key]:
+    keys = set()
+    for namespace in given.watch_namespaces or (None,):
+        async for body in api.all(AFD, namespace):
+            keys.add(Key(body["metadata"]["namespace"], body["metadata"]["name"]))
+    async for lease in api.all(LEASE, given.namespace, labels=reservation.SELECTOR):
+        if found := reservation.from_lease(lease):
+            keys.add(Key(found.holder.namespace, found.holder.name))
+    return {key for key in keys if not given.watch_namespaces or key.namespace in given.watch_namespaces}
 
 
 class _Fleet:

@@ -21,6 +21,8 @@ class Options:
     identity: str
     kubeconfig: str | None
     token_file: Path | None
+    watch_namespaces: tuple[str, ...]
+    """Only AFDDeployments of these are acted on; empty: of all."""
     http_host: str
     http_port: int
     workers: int
@@ -46,13 +48,23 @@ def parse(argv: Sequence[str]) -> Options:
     option("--identity", "POD_NAME", socket.gethostname(), "name of this process in the leader's Lease")
     option("--kubeconfig", "KUBECONFIG", None, "cluster to work in; default: the one that it runs in")
     option("--token-file", "AFD_TOKEN_FILE", None, "token by which coordinators know the operator")
+    parser.add_argument(
+        "--watch-namespace",
+        dest="watch_namespaces",
+        action="append",
+        default=[],
+        metavar="NAMESPACE",
+        help="act on AFDDeployments of this namespace only; may be given more than once",
+    )
     parser.add_argument("--http-host", default="0.0.0.0", help="address of /healthz, /readyz, /metrics")
     parser.add_argument("--http-port", type=int, default=8080, help="its port; 0 takes a free one")
     parser.add_argument("--workers", type=int, default=8, help="deployments worked on at the same time")
     given = parser.parse_args(argv)
     if given.workers < 1:
         parser.error(f"--workers {given.workers}: must be at least 1")
-    return Options(**{**vars(given), "token_file": Path(given.token_file) if given.token_file else None})
+    token_file = Path(given.token_file) if given.token_file else None
+    namespaces = tuple(given.watch_namespaces)
+    return Options(**{**vars(given), "token_file": token_file, "watch_namespaces": namespaces})
 
 
 def _own_namespace() -> str:
