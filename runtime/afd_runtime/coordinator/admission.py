@@ -43,40 +43,47 @@ def retry_after_s(waiting: int, finished_per_s: float) -> float:
     return min(MAX_RETRY_S, max(MIN_RETRY_S, waiting / finished_per_s))
 
 
+def rejected(submit: Submit, reason: str, text: str, retry_after_s: float | None = None) -> Rejected:
+    return Rejected(
+        request_id=submit.request_id,
+        attempt=submit.attempt,
+        reason=reason,
+        text=text,
+        retry_after_s=retry_after_s,
+    )
+
+
 def refusal(submit: Submit, known: Limits | None, *, waiting: int, finished_per_s: float) -> Rejected | None:
     """Why a request does not come in. A replay (attempt > 0) was let in once and is never turned
     away for want of room in the queue."""
 
-    def no(reason: str, text: str, retry_s: float | None = None) -> Rejected:
-        return Rejected(
-            request_id=submit.request_id,
-            attempt=submit.attempt,
-            reason=reason,
-            text=text,
-            retry_after_s=retry_s,
-        )
-
     if known is None:
-        return no("queue_full", "the unit is forming: no lane has registered yet", MIN_RETRY_S)
+        return rejected(submit, "queue_full", "the unit is forming: no lane has registered yet", MIN_RETRY_S)
     if not submit.prompt:
-        return no("invalid", "the prompt has no tokens")
+        return rejected(submit, "invalid", "the prompt has no tokens")
     if submit.max_new_tokens < 1:
-        return no("invalid", f"max_new_tokens is {submit.max_new_tokens}, must be at least 1")
+        return rejected(submit, "invalid", f"max_new_tokens is {submit.max_new_tokens}, must be at least 1")
     wrong = next(
         (token for token in (*submit.prompt, *submit.committed) if not 0 <= token < known.vocab_size), None
     )
     if wrong is not None:
-        return no("invalid", f"token {wrong} is not within the vocabulary of {known.vocab_size}")
+        return rejected(
+            submit, "invalid", f"token {wrong} is not within the vocabulary of {known.vocab_size}"
+        )
     most = len(submit.prompt) + submit.max_new_tokens
     if most > known.capacity_tokens:
-        return no(
+        return rejected(
+            submit,
             "too_long",
             f"{len(submit.prompt)} prompt tokens and up to {submit.max_new_tokens} new ones are {most}, "
             f"at most {known.capacity_tokens} fit",
         )
     if waiting >= MAX_WAITING and not submit.attempt:
-        return no(
-            "queue_full", f"{waiting} requests are waiting already", retry_after_s(waiting, finished_per_s)
+        return rejected(
+            submit,
+            "queue_full",
+            f"{waiting} requests are waiting already",
+            retry_after_s(waiting, finished_per_s),
         )
     return None
 

@@ -18,15 +18,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Protocol
 
 from afd_runtime.coordinator import admission, sentences
+from afd_runtime.coordinator.desk import Desk
 from afd_runtime.coordinator.epochs import Epochs
-from afd_runtime.coordinator.gateways import Gateways
 from afd_runtime.coordinator.members import Members, Peer, Seat
-from afd_runtime.coordinator.requests import Request
+from afd_runtime.coordinator.meter import Meter
+from afd_runtime.coordinator.observer import Observer
 from afd_runtime.coordinator.steps import Step, unbelievable
-from afd_runtime.coordinator.window import Measuring, StepMeasured, Window
+from afd_runtime.coordinator.window import Window
 from afd_runtime.coordinator.workload import Committed, Workload
 from afd_runtime.protocol.messages import (
     Abort,
@@ -38,6 +38,7 @@ from afd_runtime.protocol.messages import (
     LaneResult,
     Refused,
     Register,
+    Rejected,
     Submit,
     ToGateway,
     ToWorker,
@@ -54,15 +55,6 @@ LEAD = 2
 """One step runs, one is queued behind it: enough to hide the way to the coordinator and back."""
 STALL_S = 1.0
 """A tick later than this after the one before: the coordinator itself did not listen meanwhile."""
-
-
-class Observer(Protocol):
-    """Who counts what happens (`metrics`)."""
-
-    def step(self, step: StepMeasured) -> None: ...
-    def rejected(self, reason: str) -> None: ...
-    def replayed(self, requests: int) -> None: ...
-    def dropped(self, reason: str) -> None: ...
 
 
 class Coordinator:
@@ -82,16 +74,17 @@ class Coordinator:
         self.members = Members(unit=unit.unit, attention=unit.attention_workers, expert=unit.expert_workers)
         self.epochs = Epochs()
         self.work = Workload(microbatches=unit.microbatches, lead=lead)
-        self.window = Window()
         self.limits: admission.Limits | None = None
-        self._measuring = Measuring(unit.expert_workers)
-        self._last_commit_s = 0.0
-        self._gateways = Gateways()
-        self._arrivals = 0
+        self._meter = Meter(unit.expert_workers, observer)
+        self._desk = Desk(self.work)
         self._ticked_s: float | None = None
         self._new_key = new_key
         self._observer = observer
         self._outbox: list[tuple[Peer, ToWorker | ToGateway]] = []
+
+    @property
+    def window(self) -> Window:
+        return self._meter.window
 
     def take_outbox(self) -> list[tuple[Peer, ToWorker | ToGateway]]:
         messages, self._outbox = self._outbox, []
@@ -102,12 +95,12 @@ class Coordinator:
     def registered(self, peer: Peer, register: Register, now_s: float) -> None:
         """A worker whose credential is good wants its place."""
         member = register.member
-        refusal = self.members.refusal(register)
+        refusal = self.members.refusal(register, peer)
         if refusal:
             log.warning("refused", extra={"member": member, "reason": refusal})
             self._send(peer, Refused(reason=refusal))
             return
-        self._interrupt(f"{member} registers", now_s)
+        self._interrupt(f"{member} registers")
         self.epochs.seen(register.epoch)
         self.epochs.cleared(member)
         self.work.seen_step(register.committed_step)
@@ -161,7 +154,8 @@ class Coordinator:
         for step, committed in self.work.commit():
             self.epochs.progress()
             self._tell(committed)
-            self._measure(step, committed, now_s)
+            finished = sum(1 for entry in committed if entry.finish_reason)
+            self._meter.committed(step, tokens=len(committed), finished=finished, now_s=now_s)
 
     def _expert_result(self, seat: Seat, result: ExpertResult, now_s: float) -> None:
         if not self.epochs.acts(seat.member, seat.incarnation, result.epoch):
@@ -169,7 +163,7 @@ class Coordinator:
         elif wrong := unbelievable(result.times):
             self._end_epoch_by_fault(seat, f"times of step {result.step}: {wrong}", now_s)
         else:
-            self._observe(self._measuring.expert(result.step, seat.member.index, result.times), now_s)
+            self._meter.expert(seat.member.index, result, now_s)
 
     def _fault(self, seat: Seat, fault: Fault, now_s: float) -> None:
         if fault.epoch != self.epochs.number:
@@ -183,14 +177,14 @@ class Coordinator:
 
     def _end_epoch_by_fault(self, by: Seat, text: str, now_s: float, accused: Seat | None = None) -> None:
         log.warning("fault", extra={"member": by.member, "peer": accused and accused.member, "text": text})
-        self._interrupt(f"fault of {by.member}", now_s)
+        self._interrupt(f"fault of {by.member}")
         self.epochs.fault(now_s)
         if accused is not None:
             self.epochs.suspect(accused.member, now_s)
 
     def _left(self, seat: Seat, why: str, now_s: float) -> None:
         log.warning("lost", extra={"member": seat.member, "incarnation": seat.incarnation, "reason": why})
-        self._interrupt(f"{seat.member} lost", now_s)
+        self._interrupt(f"{seat.member} lost")
         self.members.leave(seat.member)
         self.epochs.cleared(seat.member)
         if seat.member.role is Role.ATTENTION:
@@ -201,52 +195,25 @@ class Coordinator:
     def hello(self, peer: Peer, hello: GatewayHello, now_s: float) -> None:
         """A gateway whose credential is good. One that comes over a new connection submits its
         requests again, so those of its old connections end here."""
-        for replaced in self._gateways.arrive(peer, hello):
-            self._cancel_all(replaced)
+        self._desk.arrive(peer, hello)
         self._send(peer, self._present())
         self._advance(now_s)
 
     def gateway_said(self, peer: Peer, message: Submit | Cancel, now_s: float) -> None:
-        if peer not in self._gateways:
+        if peer not in self._desk.gateways:
             self._stranger(peer)
             return
-        known = self.work.requests.get(message.request_id)
         match message:
             case Cancel():
-                if known is not None and known.gateway == peer:
-                    self.work.remove(known)
+                self._desk.cancel(peer, message.request_id)
             case Submit():
-                self._submitted(peer, message, known, now_s)
+                pace = self.window.finished_per_s(now_s)
+                reply = self._desk.submit(peer, message, self.limits, finished_per_s=pace)
+                if isinstance(reply, Rejected):
+                    self._observer.rejected(reply.reason)
+                if reply is not None:
+                    self._send(peer, reply)
         self._advance(now_s)
-
-    def _submitted(self, peer: Peer, submit: Submit, known: Request | None, now_s: float) -> None:
-        refusal = admission.refusal(
-            submit,
-            self.limits,
-            waiting=len(self.work.waiting),
-            finished_per_s=self.window.finished_per_s(now_s),
-        )
-        if refusal or self.limits is None:
-            if refusal:
-                self._observer.rejected(refusal.reason)
-                self._send(peer, refusal)
-            return
-        self._arrivals += 1
-        request = Request.admitted(
-            submit, gateway=peer, arrival=self._arrivals, eos=list(self.limits.eos_token_ids)
-        )
-        if known is not None:
-            request.attempt = max(request.attempt, known.attempt + 1)
-            self.work.remove(known)
-        reason = request.finish_reason()
-        if reason:
-            self._send(peer, sentences.tokens(request, request.answered, [], reason))
-        else:
-            self.work.add(request)
-
-    def _cancel_all(self, peer: Peer) -> None:
-        for request in [request for request in self.work.requests.values() if request.gateway == peer]:
-            self.work.remove(request)
 
     # --- events of either
 
@@ -260,9 +227,8 @@ class Coordinator:
         seat = self.members.of_peer(peer)
         if seat is not None:
             self._left(seat, "connection closed", now_s)
-        if peer in self._gateways:
-            self._gateways.leave(peer)
-            self._cancel_all(peer)
+        if peer in self._desk.gateways:
+            self._desk.leave(peer)
         self._advance(now_s)
 
     def tick(self, now_s: float) -> None:
@@ -277,7 +243,7 @@ class Coordinator:
 
     # --- the four moves
 
-    def _interrupt(self, why: str, now_s: float) -> None:
+    def _interrupt(self, why: str) -> None:
         """Abort, if a table is in force."""
         if not self.epochs.in_force:
             return
@@ -344,33 +310,15 @@ class Coordinator:
                 sentences.tokens(entry.request, entry.first, [entry.token], entry.finish_reason),
             )
 
-    def _measure(self, step: Step, committed: list[Committed], now_s: float) -> None:
-        finished = sum(1 for entry in committed if entry.finish_reason)
-        self.window.commit(now_s, len(committed), finished)
-        duration_s = now_s - max(step.issued_s, self._last_commit_s)
-        self._last_commit_s = now_s
-        if step.has_work:
-            times = [result.times for result in step.results.values()]
-            self._observe(self._measuring.committed(step.number, step.phase, duration_s, times), now_s)
-
-    def _observe(self, measured: StepMeasured | None, now_s: float) -> None:
-        if measured is not None:
-            self.window.step(now_s, measured)
-            self._observer.step(measured)
-
     def _present(self) -> Welcome:
-        return Welcome(
-            epoch=self.epochs.number,
-            model_id=self.unit.model.id,
-            context_length=self.unit.model.context_length,
-            serving=self.epochs.state is UnitState.SERVING,
-            incarnation=self.incarnation,
-            capacity_tokens=self.limits.capacity_tokens if self.limits else 0,
+        serving = self.epochs.state is UnitState.SERVING
+        return sentences.welcome(
+            self.unit, self.epochs.number, self.incarnation, self.limits, serving=serving
         )
 
     def _greet(self) -> None:
         welcome = self._present()
-        for peer in self._gateways.to_greet(welcome):
+        for peer in self._desk.gateways.to_greet(welcome):
             self._send(peer, welcome)
 
     def _send(self, peer: Peer, message: ToWorker | ToGateway) -> None:

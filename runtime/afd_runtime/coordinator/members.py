@@ -48,9 +48,12 @@ class Members:
         self._heard_s: dict[Member, float] = {}
         self._superseded: deque[int] = deque(maxlen=REMEMBERED_SUPERSEDED)
 
-    def refusal(self, register: Register) -> str | None:
+    def refusal(self, register: Register, peer: Peer) -> str | None:
         """Why this worker cannot be seated, in words for its log; None if it can."""
         member = register.member
+        seat = self.of_peer(peer)
+        if seat is not None and seat.member != member:
+            return f"this connection fills place {seat.member} already"
         if member not in self.places:
             return f"this unit has no place {member}; it has {', '.join(map(str, self.places))}"
         if max(register.epoch, register.committed_step) > HIGHEST_NUMBER:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from afd_runtime.coordinator.admission import Limits
 from afd_runtime.coordinator.members import Seat
 from afd_runtime.coordinator.requests import Request
 from afd_runtime.coordinator.steps import Step
-from afd_runtime.protocol.messages import MemberEntry, Table, Tokens
+from afd_runtime.protocol.messages import MemberEntry, Table, Tokens, Welcome
 from afd_runtime.protocol.plan import ExpertStep, StepPlan
 from afd_unit.identity import Role
+from afd_unit.unitfile import UnitFile
 
 
 def table(epoch: int, seats: Iterable[Seat], data_key: bytes, committed_step: int) -> Table:
@@ -44,6 +46,17 @@ def plan(epoch: int, step: Step, seat: Seat, sent_ns: int) -> StepPlan | ExpertS
         microbatches=[[work for _, work in batch] for batch in share.microbatches],
         free=share.frees,
         sent_ns=sent_ns,
+    )
+
+
+def welcome(unit: UnitFile, epoch: int, incarnation: int, limits: Limits | None, *, serving: bool) -> Welcome:
+    return Welcome(
+        epoch=epoch,
+        model_id=unit.model.id,
+        context_length=unit.model.context_length,
+        serving=serving,
+        incarnation=incarnation,
+        capacity_tokens=limits.capacity_tokens if limits else 0,
     )
 
 

@@ -16,8 +16,9 @@ import zmq.asyncio
 
 from afd_runtime import control
 from afd_runtime.auth.judge import DeniedError, Judge
-from afd_runtime.coordinator.core import Coordinator, Observer
+from afd_runtime.coordinator.core import Coordinator
 from afd_runtime.coordinator.members import Peer
+from afd_runtime.coordinator.observer import Observer
 from afd_runtime.protocol import codec
 from afd_runtime.protocol.messages import (
     Cancel,

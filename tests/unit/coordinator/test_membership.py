@@ -44,9 +44,15 @@ def register(member: Member = LANE, incarnation: int = 1, **changes: object) -> 
 def test_who_is_seated(why: str, asks: Register, says: str | None) -> None:
     members = Members(unit=0, attention=2, expert=1)
     members.register(register(OTHER, 7), b"other", 0.0)
-    refusal = members.refusal(asks)
+    refusal = members.refusal(asks, b"new")
     assert (refusal is None) == (says is None), why
     assert says is None or says in (refusal or "")
+
+
+def test_one_connection_fills_one_place() -> None:
+    members = Members(unit=0, attention=2, expert=1)
+    members.register(register(), b"a", 0.0)
+    assert "fills place" in (members.refusal(register(OTHER), b"a") or "")
 
 
 def test_a_superseded_process_never_gets_its_place_back() -> None:
@@ -56,15 +62,15 @@ def test_a_superseded_process_never_gets_its_place_back() -> None:
     old = members.register(register(incarnation=2), b"b", 0.0)
     assert old is not None
     assert old.peer == b"a"
-    assert members.refusal(register(incarnation=1)) is not None
-    assert members.refusal(register(incarnation=2)) is None
+    assert members.refusal(register(incarnation=1), b"a") is not None
+    assert members.refusal(register(incarnation=2), b"b") is None
 
 
 def test_a_checkpoint_binds_only_while_someone_has_it() -> None:
     members = Members(unit=0, attention=1, expert=1)
     members.register(register(), b"a", 0.0)
     members.leave(LANE)
-    assert members.refusal(register(EXPERT, checkpoint="new")) is None
+    assert members.refusal(register(EXPERT, checkpoint="new"), b"e") is None
 
 
 def test_what_a_unit_needs() -> None:
