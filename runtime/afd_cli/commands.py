@@ -25,4 +25,5 @@ COMMANDS = (
     Command(("worker", "expert"), "afd_runtime.worker.expert", "runtime", "the experts of one expert GPU"),
     Command(("operator",), "afd_operator.controller.main", "operator", "the Kubernetes operator"),
     Command(("crd",), "afd_cli.crd", "operator", "print the CustomResourceDefinition, or its reference"),
+    Command(("dashboards",), "afd_dashboards.command", "dev", "write the Grafana boards"),
 )
