@@ -10,6 +10,9 @@ from afd_dashboards.spec import Board
 from afd_dashboards.unit import UNIT_BOARD
 
 BOARDS: tuple[Board, ...] = (UNIT_BOARD,)
+COPIES = (Path("dashboards/grafana"), Path("charts/afd-operator/files/dashboards"))
+"""Folders that hold the boards: for people who import them, and for the chart, since Helm reads no file
+outside the chart's own folder."""
 
 
 def boards() -> dict[Path, str]:
@@ -19,7 +22,7 @@ def boards() -> dict[Path, str]:
 
 def repository_files() -> dict[Path, str]:
     """All that is committed, by path from the root of the repository."""
-    files = {Path("dashboards/grafana") / name: text for name, text in boards().items()}
+    files = {folder / name: text for folder in COPIES for name, text in boards().items()}
     return {**files, Path("docs/metrics.md"): metrics_page()}
 
 

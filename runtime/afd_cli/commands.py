@@ -26,4 +26,5 @@ COMMANDS = (
     Command(("operator",), "afd_operator.controller.main", "operator", "the Kubernetes operator"),
     Command(("crd",), "afd_cli.crd", "operator", "print the CustomResourceDefinition, or its reference"),
     Command(("dashboards",), "afd_dashboards.command", "dev", "write the Grafana boards"),
+    Command(("dashboards",), "afd_dashboards.command", "dev", "write the Grafana boards"),
 )
