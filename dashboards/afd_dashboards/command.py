@@ -18,8 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--out",
         type=Path,
-        help="folder for the boards (default: the boards, the chart's copy and docs/metrics.md of the repository "
-        "that is the current folder)",
+        help="folder for the boards (default: all copies and docs/metrics.md of the repository we are in)",
     )
     parser.add_argument("--check", action="store_true", help="write nothing; name what would change")
     options = parser.parse_args(argv)
