@@ -7,12 +7,13 @@ checks no credentials and plans nothing: the real one has tests of its own.
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -37,6 +38,7 @@ from afd_unit.identity import Member, Role
 from afd_unit.unitfile import Auth, AuthMode, Model, UnitFile
 
 Message = TypeVar("Message", bound=FromWorker)
+DATA_KEY = b"k" * 32
 WAIT_S = 60.0
 """Two cores, several processes that each import a tensor library: the bound of every wait."""
 
@@ -90,24 +92,31 @@ class Coordinator:
     def wait_for_members(self, count: int) -> None:
         self.listen(lambda: len(self.registered) >= count, f"{count} registered members")
 
+    def add(self, register: Register) -> None:
+        """A member that the test itself plays."""
+        self.registered[register.member] = register
+
+    def forget(self, member: Member) -> None:
+        """As if it had never registered."""
+        self.registered.pop(member, None)
+        self.peers.pop(member, None)
+
     def say(self, member: Member, message: ToWorker | Refused) -> None:
         self._socket.send_multipart([self.peers[member], encode(message)])
 
-    def announce(self, epoch: int, committed_step: int = 0, *, without: Sequence[Member] = ()) -> None:
+    def announce(self, epoch: int, committed_step: int = 0) -> None:
         """The table of everyone who registered, told to everyone."""
         members = [
             MemberEntry(member=r.member, incarnation=r.incarnation, data_address=r.data_address)
             for r in self.registered.values()
-            if r.member not in without
         ]
-        table = Table(epoch=epoch, members=members, data_key=b"k" * 32, committed_step=committed_step)
-        for entry in members:
-            self.say(entry.member, table)
+        table = Table(epoch=epoch, members=members, data_key=DATA_KEY, committed_step=committed_step)
+        for member in self.peers:
+            self.say(member, table)
 
-    def abort(self, epoch: int, committed_step: int, *, without: Sequence[Member] = ()) -> None:
-        for member in self.registered:
-            if member not in without:
-                self.say(member, Abort(epoch=epoch, committed_step=committed_step))
+    def abort(self, epoch: int, committed_step: int) -> None:
+        for member in self.peers:
+            self.say(member, Abort(epoch=epoch, committed_step=committed_step))
 
     def step(self, plans: Mapping[Member, StepPlan]) -> None:
         """The plans to the lanes, and what they imply to the expert workers."""
@@ -147,6 +156,13 @@ class Worker:
         except OSError as error:
             return 0, str(error)
 
+    def wait_for(self, path: str, status: int, body: str | None = None) -> None:
+        """Until the answer is `status` (and `body`)."""
+        deadline = time.monotonic() + WAIT_S
+        while (got := self.get(path)) != (status, body or got[1]):
+            assert time.monotonic() < deadline, f"{path} answers {got}; log:\n{self.log.read_text()}"
+            time.sleep(0.02)
+
     def stop(self) -> None:
         self.process.kill()
         self.process.wait(10)
@@ -164,7 +180,7 @@ class Unit:
     environ: Mapping[str, str] = field(default_factory=dict)
     workers: list[Worker] = field(default_factory=list)
 
-    def write(self, coordinator_port: int) -> None:
+    def write(self, coordinator_port: int, host: str = "localhost") -> None:
         secret = self.folder / "secret"
         secret.write_text("a-shared-secret")
         unit = UnitFile(
@@ -175,13 +191,14 @@ class Unit:
             expert_workers=self.experts,
             gpus_per_node=1,
             microbatches=2,
-            coordinator=f"localhost:{coordinator_port}",
+            coordinator=f"{host}:{coordinator_port}",
             domain="local",
             auth=Auth(mode=AuthMode.SECRET, secret_file=str(secret)),
         )
         (self.folder / "unit.json").write_text(unitfile.encode(unit))
 
-    def start(self, role: Role, index: int, http_port: int) -> Worker:
+    def start(self, role: Role, index: int) -> Worker:
+        http_port = free_port()
         log = self.folder / f"{role}-{index}-{len(self.workers)}.log"
         environ = {
             **os.environ,
@@ -200,6 +217,20 @@ class Unit:
         self.workers.append(worker)
         return worker
 
+    def running(self) -> list[Worker]:
+        return [worker for worker in self.workers if worker.process.poll() is None]
+
+    def kill(self, member: Member) -> None:
+        [worker] = [worker for worker in self.running() if worker.member == member]
+        worker.stop()
+
     def close(self) -> None:
         for worker in self.workers:
             worker.stop()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
