@@ -177,6 +177,7 @@ class Coordinator:
 
     def _end_epoch_by_fault(self, by: Seat, text: str, now_s: float, accused: Seat | None = None) -> None:
         log.warning("fault", extra={"member": by.member, "peer": accused and accused.member, "text": text})
+        self._condemn(text)
         self._interrupt(f"fault of {by.member}")
         self.epochs.fault(now_s)
         if accused is not None:
@@ -184,11 +185,20 @@ class Coordinator:
 
     def _left(self, seat: Seat, why: str, now_s: float) -> None:
         log.warning("lost", extra={"member": seat.member, "incarnation": seat.incarnation, "reason": why})
+        self._condemn(f"{seat.member} lost: {why}")
         self._interrupt(f"{seat.member} lost")
         self.members.leave(seat.member)
         self.epochs.cleared(seat.member)
         if seat.member.role is Role.ATTENTION:
             self._observer.replayed(self.work.lane_left(seat.member.index))
+
+    def _condemn(self, cause: str) -> None:
+        """End requests with which steps fail again and again."""
+        for request in self.work.condemned():
+            log.error("request failed", extra={"request": request.id, "cause": cause})
+            self.work.remove(request)
+            self._observer.rejected("failed")
+            self._send(request.gateway, sentences.failed(request, cause))
 
     # --- events of gateways
 

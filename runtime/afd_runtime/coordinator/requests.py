@@ -38,6 +38,8 @@ class Request:
     issued: int = 0
     prefill_end: int = 0
     last_step: int = 0
+    strikes: int = 0
+    """Steps with it that ended in a fault or a loss, since the last that was committed."""
     done: bool = False
 
     @classmethod

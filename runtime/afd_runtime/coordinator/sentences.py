@@ -8,7 +8,7 @@ from afd_runtime.coordinator.admission import Limits
 from afd_runtime.coordinator.members import Seat
 from afd_runtime.coordinator.requests import Request
 from afd_runtime.coordinator.steps import Step
-from afd_runtime.protocol.messages import MemberEntry, Table, Tokens, Welcome
+from afd_runtime.protocol.messages import MemberEntry, Rejected, Table, Tokens, Welcome
 from afd_runtime.protocol.plan import ExpertStep, StepPlan
 from afd_unit.identity import Role
 from afd_unit.unitfile import UnitFile
@@ -67,4 +67,13 @@ def tokens(request: Request, first: int, new: list[int], finish_reason: str | No
         first=first,
         tokens=new,
         finish_reason=finish_reason,
+    )
+
+
+def failed(request: Request, cause: str) -> Rejected:
+    return Rejected(
+        request_id=request.id,
+        attempt=request.attempt,
+        reason="failed",
+        text=f"every step that ran this request ended without a result, at last by: {cause}",
     )

@@ -21,6 +21,9 @@ from afd_runtime.coordinator.steps import LaneShare, Step, unbelievable
 from afd_runtime.protocol.messages import Held, LaneCapacity, LaneResult
 from afd_runtime.protocol.plan import Phase
 
+MAX_STRIKES = 8
+"""A killed worker costs one or two; only a request that breaks what runs it collects as many."""
+
 
 @dataclass(frozen=True)
 class Committed:
@@ -137,6 +140,21 @@ class Workload:
         self.pending.append(step)
         return step
 
+    def condemned(self) -> list[Request]:
+        """Give a strike to every request of the steps that are out, because they ended in a fault or
+        a loss. Those whose last strike it was are returned: one of them may be the cause, and a unit
+        must not fail for ever with it. Call it before `abort`."""
+        struck = {
+            request.id: request
+            for step in self.pending
+            for share in step.shares.values()
+            for request, _ in share.works()
+            if not request.done
+        }
+        for request in struck.values():
+            request.strikes += 1
+        return [request for request in struck.values() if request.strikes >= MAX_STRIKES]
+
     def abort(self) -> None:
         """The mirror image of `next_step`, for all steps that are out."""
         while self.pending:
@@ -181,6 +199,7 @@ class Workload:
             if request.done:
                 continue
             request.computed = work.start + work.count
+            request.strikes = 0
             if not work.sample:
                 continue
             request.tokens.append(tokens[work.request_id, work.attempt])

@@ -197,7 +197,7 @@ class Rejected(msgspec.Struct, frozen=True, kw_only=True, tag="rejected"):
     request_id: str
     attempt: int
     reason: str
-    """queue_full | too_long | invalid"""
+    """queue_full | too_long | invalid | failed: each step that ran it ended in a fault or a loss"""
     text: str
     retry_after_s: float | None = None
 

@@ -62,5 +62,9 @@ def not_serving(message: str) -> ApiError:
     return ApiError(503, message, kind="server_error", code="not_serving", retry_after_s=1.0)
 
 
+def failed(message: str) -> ApiError:
+    return ApiError(500, message, kind="server_error", code="request_failed")
+
+
 def internal() -> ApiError:
     return ApiError(500, "internal error; see the gateway's log", kind="server_error")

@@ -215,5 +215,7 @@ def _error(rejected: Rejected) -> errors.ApiError:
             return errors.busy(rejected.text, rejected.retry_after_s)
         case "too_long":
             return errors.too_long("prompt", rejected.text)
+        case "failed":
+            return errors.failed(rejected.text)
         case _:
             return errors.invalid("prompt", rejected.text)

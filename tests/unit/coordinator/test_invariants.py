@@ -104,7 +104,9 @@ class Unit(RuleBasedStateMachine):
             if owned.request_id in self.world.cancelled:
                 continue
             rejection = self.world.rejected.get(owned.request_id)
-            assert owned.finish_reason or (rejection and rejection.reason in ("too_long", "queue_full"))
+            assert owned.finish_reason or (
+                rejection and rejection.reason in ("too_long", "queue_full", "failed")
+            )
         self._flush_frees()
         for worker in self.world.workers.values():
             if isinstance(worker, SimLane):

@@ -9,6 +9,7 @@ from tests.unit.coordinator.world import TIMES, World, capacity
 from afd_runtime.coordinator.epochs import LONGEST_DELAY_S, Epochs
 from afd_runtime.coordinator.members import HIGHEST_NUMBER, LOST_AFTER_S, Members
 from afd_runtime.protocol.messages import LaneResult, Register
+from afd_runtime.protocol.plan import StepPlan
 from afd_unit.identity import Member, Role
 from afd_unit.report import UnitState
 
@@ -189,6 +190,27 @@ def test_a_result_that_contradicts_its_plan_ends_the_epoch_and_harms_nobody(
     assert spoilt
     assert world.core.epochs.number == 2
     assert world.owned[name].finish_reason == "length"
+
+
+def test_a_request_with_which_every_step_fails_ends_and_the_unit_goes_on() -> None:
+    """Else it would be run again for ever, and nobody else with it."""
+    world = World.whole(attention=1)
+    poison = world.submit([5, 5, 5], most=4, ignore_eos=True)
+    lane = world.lane()
+    run = lane.run
+
+    def refuse_poison(plan: StepPlan) -> LaneResult | None:
+        if any(work.request_id == poison for batch in plan.microbatches for work in batch):
+            world.fault(LANE, None)
+            return None
+        return run(plan)
+
+    lane.run = refuse_poison  # type: ignore[method-assign, assignment]
+    world.settle()
+    assert world.rejected[poison].reason == "failed"
+    fine = world.submit([1, 2, 3], most=4, ignore_eos=True)
+    world.settle()
+    assert world.owned[fine].finish_reason == "length"
 
 
 def test_a_new_coordinator_goes_above_every_epoch_it_hears_of() -> None:

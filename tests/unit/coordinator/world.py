@@ -441,7 +441,11 @@ class World:
         member = next((member for member, own in self.of_worker.items() if own == peer), None)
         if member is None:
             return
-        reply = self.workers[member].hear(codec.decode_at_worker(frame))
+        worker, message = self.workers[member], codec.decode_at_worker(frame)
+        reply = worker.hear(message)
+        if isinstance(message, Refused):
+            # As real ones do, if a little sooner: it was taken for lost, and is not.
+            self.say(peer, worker.register())
         if reply is not None:
             self.say(peer, reply)
 
