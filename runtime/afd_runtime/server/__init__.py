@@ -4,8 +4,9 @@
                                                                      |  units, link
     HTTP answer <--answers-- text <--detokenise, stop-- tokens <-----+
 
-    errors      what a client is told when it cannot be
-    asked       request bodies, validated         answers     response bodies
+    errors      what a client is told when it cannot be served (answer_errors: around every handler)
+    bodies      request bodies by type            answers     response bodies
+    asked       what they ask for, validated      defaults    what they leave to the checkpoint
     template    messages -> prompt                tokenizer   prompt <-> tokens
     detokenise  tokens -> text that is settled    stop        text up to a stop string
     ownership   one request over any number of attempts

@@ -15,6 +15,7 @@ import msgspec
 
 from afd_runtime.protocol.plan import MAX_SEED, Sampling
 from afd_runtime.server.bodies import Body, ChatBody, CompletionBody, Message
+from afd_runtime.server.defaults import Defaults
 from afd_runtime.server.errors import invalid
 
 MAX_CHOICES = 64
@@ -72,12 +73,14 @@ def _refuse_unsupported(body: Body) -> None:
         raise invalid("best_of", "best_of is not supported by this server")
 
 
-def asked(body: Body) -> Asked:
+def asked(body: Body, defaults: Defaults) -> Asked:
     """Raises ApiError naming the parameter."""
     _refuse_unsupported(body)
     n = _within("n", body.n, 1, MAX_CHOICES, default=1)
-    top_k = 0 if body.top_k in (None, -1) else body.top_k or 0
-    temperature = _within("temperature", body.temperature, 0.0, 2.0, default=1.0)
+    top_k = defaults.top_k if body.top_k is None else body.top_k
+    if top_k == -1:
+        top_k = 0  # vLLM's word for the whole vocabulary
+    temperature = _within("temperature", body.temperature, 0.0, 2.0, default=defaults.temperature)
     if body.top_p is not None and not 0 < body.top_p <= 1:
         raise invalid("top_p", f"top_p is {body.top_p}, must be above 0 and at most 1")
     if top_k < 0:
@@ -88,7 +91,7 @@ def asked(body: Body) -> Asked:
     return Asked(
         sampling=Sampling(
             temperature=temperature,
-            top_p=1.0 if body.top_p is None else body.top_p,
+            top_p=defaults.top_p if body.top_p is None else body.top_p,
             top_k=top_k,
             seed=seed,
         ),

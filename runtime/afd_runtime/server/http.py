@@ -23,6 +23,7 @@ from afd_runtime.server.answer_errors import answer_errors
 from afd_runtime.server.answers import Answer, Usage
 from afd_runtime.server.asked import Asked
 from afd_runtime.server.choices import Generation, Piece, merged, pieces
+from afd_runtime.server.defaults import Defaults
 from afd_runtime.server.template import TemplateRefusedError
 from afd_runtime.server.tokenizer import Tokenizer
 from afd_runtime.server.units import Units
@@ -38,6 +39,7 @@ class Gateway:
     model_id: str
     context_length: int
     tokenizer: Tokenizer
+    defaults: Defaults
     units: Units
     metrics: GatewayMetrics
     created: int
@@ -62,7 +64,7 @@ class Gateway:
     async def _completions(self, request: web.Request) -> web.StreamResponse:
         body = bodies.completion(await request.read())
         self._known(body.model)
-        wanted = asked.asked(body)
+        wanted = asked.asked(body, self.defaults)
         prompts = [
             await self.tokenizer.prompt(prompt) if isinstance(prompt, str) else prompt
             for prompt in asked.prompts(body)
@@ -72,7 +74,7 @@ class Gateway:
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         body = bodies.chat(await request.read())
         self._known(body.model)
-        wanted = asked.asked(body)
+        wanted = asked.asked(body, self.defaults)
         try:
             prompt = await self.tokenizer.chat(asked.conversation(body))
         except TemplateRefusedError as error:

@@ -3,7 +3,7 @@
 AFD_COORDINATORS     host:port[,host:port...] of the units' coordinators; a host may be many
 AFD_DEPLOYMENT       namespace/name, for metrics
 AFD_MODEL_ID         name under which clients ask for the model
-AFD_MODEL_PATH       folder of tokenizer.json
+AFD_MODEL_PATH       folder of tokenizer.json, generation_config.json
 AFD_CONTEXT_LENGTH   most tokens of prompt and answer together
 AFD_TOKEN_FILE       the credential to show to coordinators
 AFD_POD_NAME         name of this gateway; default: the host's
@@ -26,7 +26,7 @@ from aiohttp import web
 
 from afd_runtime.auth import shown
 from afd_runtime.metrics.gateway import GatewayMetrics
-from afd_runtime.server import tokenizer
+from afd_runtime.server import defaults, tokenizer
 from afd_runtime.server.http import Gateway
 from afd_runtime.server.units import Units
 from afd_unit import logs, ports
@@ -98,6 +98,7 @@ async def serve(options: argparse.Namespace, settings: Settings) -> None:
         model_id=settings.model_id,
         context_length=settings.context_length,
         tokenizer=await asyncio.to_thread(tokenizer.load, settings.model_path),
+        defaults=defaults.load(settings.model_path),
         units=units,
         metrics=GatewayMetrics(deployment=settings.deployment, model_id=settings.model_id),
         created=int(time.time()),
@@ -129,7 +130,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     logs.setup("gateway")
     try:
         asyncio.run(serve(options, Settings.of(os.environ)))
-    except (SettingsError, shown.NoCredentialError, tokenizer.TokenizerError, OSError) as error:
+    except (
+        SettingsError,
+        shown.NoCredentialError,
+        tokenizer.TokenizerError,
+        defaults.DefaultsError,
+        OSError,
+    ) as error:
         log.error("cannot start", extra={"reason": error})
         return 1
     return 0

@@ -32,6 +32,7 @@ from afd_runtime.metrics.coordinator import CoordinatorMetrics
 from afd_runtime.metrics.gateway import GatewayMetrics
 from afd_runtime.protocol import codec
 from afd_runtime.protocol.messages import Heartbeat, Refused
+from afd_runtime.server.defaults import Defaults
 from afd_runtime.server.http import Gateway
 from afd_runtime.server.template import PLAIN, ChatTemplate
 from afd_runtime.server.tokenizer import Tokenizer
@@ -139,6 +140,7 @@ class LocalUnit:
             model_id="sim",
             context_length=CONTEXT,
             tokenizer=self.tokenizer,
+            defaults=Defaults(),
             units=self.units,
             metrics=self.metrics,
             created=1,
