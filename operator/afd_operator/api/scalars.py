@@ -24,7 +24,8 @@ LabelValue = Annotated[str, Field(max_length=63, pattern=LABEL_VALUE)]
 
 # ---- durations: "2s", "50ms", "1h30m" ----
 
-DURATION = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"
+DURATION = r"^([0-9]{1,5}(\.[0-9]{1,3})?(ms|s|m|h)){1,4}$"
+"""Five digits of hours, four times, are 45 years; Go's durations, which CEL computes with, end at 292."""
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 

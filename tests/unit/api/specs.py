@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,7 +139,52 @@ class Good:
     patch: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Bad:
+    name: str
+    """Why nobody may write this."""
+    patch: dict[str, Any]
+    field: str
+    """The field that the error must name."""
+    says: str
+    """Words of the API server's error."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The longest name that a field takes."""
+
+    field: str
+    characters: int
+    patch: Callable[[str], dict[str, Any]]
+
+    def good(self) -> Good:
+        return Good(f"{self.field}: {self.characters} characters", self.patch("x" * self.characters))
+
+    def bad(self) -> Bad:
+        longer = self.patch("x" * (self.characters + 1))
+        return Bad(f"{self.characters + 1} characters", longer, self.field, "Too long")
+
+
+LIMITS = (
+    Limit("spec.model.id", 200, lambda text: {"model": {"id": text}}),
+    Limit("spec.model.source", 1024, lambda text: {"model": {"source": f"s3://{text[5:]}"}}),
+    Limit("spec.placement.scheduler.name", 253, lambda text: {"placement": {"scheduler": {"name": text}}}),
+    Limit("spec.placement.topologyKey", 317, lambda text: {
+        "placement": {"topologyKey": f"{text[:253]}/{text[254:]}"}}),
+    Limit("spec.runtime.image", 512, lambda text: {"runtime": {"image": text}}),
+    Limit(f"{WORKER}.env[0].name", 253, lambda text: worker(env=[{"name": text, "value": ""}])),
+    Limit("spec.runtime.podTemplate.spec.volumes[0].name", 63, lambda text: template(
+        volumes=[{"name": text, "emptyDir": {}}])),
+    Limit("spec.runtime.podTemplate.spec.priorityClassName", 253, lambda text: template(
+        priorityClassName=text)),
+    Limit("spec.runtime.podTemplate.spec.imagePullSecrets[0].name", 253, lambda text: template(
+        imagePullSecrets=[{"name": text}])),
+)  # fmt: skip
+
+
 GOOD = (
+    *(limit.good() for limit in LIMITS),
     Good("zero units: a deployment may sleep", {"units": 0}),
     Good("planner chooses the ratio", {"ratio": {"mode": "Auto"}, "workload": WORKLOAD}),
     Good("planner chooses within bounds", {
@@ -151,6 +197,7 @@ GOOD = (
         "ratio": {"attention": 4, "expert": 1}, "scaling": {"attention": {"min": 4, "max": 4}}}),
     Good("workload that fills the context exactly", {
         "model": {"contextLength": 1100}, "workload": WORKLOAD}),
+    Good("longest duration", {"slo": {"ttft": "99999.999h99999h99999h99999h"}}),
     Good("only one time in the service level", {"slo": {"tpot": "37.5ms"}}),
     Good("smallest SM budget", {"smBudget": {"boundary": 2, "decode": 2}}),
     Good("restart window at its bounds", budget(restarts=0, window="60s")),
@@ -163,17 +210,6 @@ GOOD = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Bad:
-    name: str
-    """Why nobody may write this."""
-    patch: dict[str, Any]
-    field: str
-    """The field that the error must name."""
-    says: str
-    """Words of the API server's error."""
-
-
 _REQUIRED = "Required value"
 _ENUM = "Unsupported value"
 _LESS = "should be less than or equal to"
@@ -183,6 +219,7 @@ _LONG = "Too long"
 _TYPE = "must be of type"
 
 BAD = (
+    *(limit.bad() for limit in LIMITS),
     # What is served
     Bad("no model", {"model": DELETE}, "spec.model", _REQUIRED),
     Bad("no model id", {"model": {"id": DELETE}}, "spec.model.id", _REQUIRED),
@@ -223,6 +260,7 @@ BAD = (
         "give ttft, tpot or both"),
     Bad("time without a unit", {"slo": {"ttft": "2"}}, "spec.slo.ttft", _PATTERN),
     Bad("time is a number", {"slo": {"tpot": 50}}, "spec.slo.tpot", _TYPE),
+    Bad("time past what can be computed with", {"slo": {"ttft": f"{'9' * 20}h"}}, "spec.slo.ttft", _PATTERN),
     Bad("no time at all", {"slo": {"tpot": "0ms"}}, "spec.slo.tpot", "must be longer than 0s"),
     Bad("percentile that no finite number of requests shows", {"slo": {"ttft": "2s", "percentile": 100}},
         "spec.slo.percentile", _LESS),

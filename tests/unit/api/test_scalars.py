@@ -32,14 +32,14 @@ def test_a_duration_is_read(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["", "2", "s", "2 s", "-2s", "2d", "1e3s", "2s\n", "9" * 33 + "s", 2, 2.5, None, True]
+    "value", ["", "2", "s", "2 s", "-2s", "2d", "1e3s", "2s\n", "100000s", "1s1s1s1s1s", 2, 2.5, None, True]
 )
 def test_what_is_no_duration_is_refused(value: object) -> None:
     with pytest.raises(ValidationError, match="is no duration"):
         DURATION.validate_python(value)
 
 
-@given(st.integers(0, 10**10))
+@given(st.integers(0, 99999 * 3_600_000))
 def test_a_duration_written_is_the_one_read(milliseconds: int) -> None:
     value = timedelta(milliseconds=milliseconds)
     assert parse_duration(format_duration(value)) == value
