@@ -62,6 +62,7 @@ class Gateway:
     # --- OpenAI's API
 
     async def _completions(self, request: web.Request) -> web.StreamResponse:
+        received_s = time.monotonic()
         body = bodies.completion(await request.read())
         self._known(body.model)
         wanted = asked.asked(body, self.defaults)
@@ -69,9 +70,10 @@ class Gateway:
             await self.tokenizer.prompt(prompt) if isinstance(prompt, str) else prompt
             for prompt in asked.prompts(body)
         ]
-        return await self._serve(request, prompts, wanted, param="prompt")
+        return await self._serve(request, prompts, wanted, param="prompt", received_s=received_s)
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
+        received_s = time.monotonic()
         body = bodies.chat(await request.read())
         self._known(body.model)
         wanted = asked.asked(body, self.defaults)
@@ -79,7 +81,7 @@ class Gateway:
             prompt = await self.tokenizer.chat(asked.conversation(body))
         except TemplateRefusedError as error:
             raise errors.invalid("messages", str(error)) from error
-        return await self._serve(request, [prompt], wanted, param="messages")
+        return await self._serve(request, [prompt], wanted, param="messages", received_s=received_s)
 
     async def _models(self, _: web.Request) -> web.Response:
         return web.json_response(answers.model_list(self.model_id, self.created))
@@ -93,9 +95,14 @@ class Gateway:
             raise errors.no_model(model, self.model_id)
 
     async def _serve(
-        self, request: web.Request, prompts: list[list[int]], wanted: Asked, *, param: str
+        self,
+        request: web.Request,
+        prompts: list[list[int]],
+        wanted: Asked,
+        *,
+        param: str,
+        received_s: float,
     ) -> web.StreamResponse:
-        received_s = time.monotonic()
         generations = self._generations(prompts, wanted, param)
         for prompt in prompts:
             self.metrics.prompt(len(prompt))

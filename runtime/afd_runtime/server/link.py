@@ -51,18 +51,26 @@ class SessionEndedError(Exception):
 
 class Link:
     def __init__(
-        self, address: str, listener: Listener, *, name: str, incarnation: int, credential: str
+        self,
+        address: str,
+        listener: Listener,
+        *,
+        model_id: str,
+        name: str,
+        incarnation: int,
+        credential: str,
     ) -> None:
         """`address` is `host:port`, `credential` the file to show."""
         self.address = address
         self.welcome: Welcome | None = None
-        self._listener = listener
+        self._listener, self._model_id = listener, model_id
         self._name, self._incarnation, self._credential = name, incarnation, credential
         self._socket: zmq.Socket[bytes] | None = None
 
     @property
     def serving(self) -> bool:
-        return self.welcome is not None and self.welcome.serving
+        """This model, that is: while a deployment changes its model, units of both are there."""
+        return self.welcome is not None and self.welcome.serving and self.welcome.model_id == self._model_id
 
     async def run(self) -> None:
         """Session after session, until cancelled."""

@@ -93,7 +93,12 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 async def serve(options: argparse.Namespace, settings: Settings) -> None:
     """Until SIGTERM or SIGINT; then running answers may end."""
-    units = Units(settings.coordinators, name=settings.name, credential=settings.credential)
+    units = Units(
+        settings.coordinators,
+        model_id=settings.model_id,
+        name=settings.name,
+        credential=settings.credential,
+    )
     gateway = Gateway(
         model_id=settings.model_id,
         context_length=settings.context_length,

@@ -47,9 +47,9 @@ class Flight:
 class Units:
     """Listener of all links."""
 
-    def __init__(self, coordinators: Sequence[str], *, name: str, credential: str) -> None:
+    def __init__(self, coordinators: Sequence[str], *, model_id: str, name: str, credential: str) -> None:
         """`coordinators` are `host:port`, resolved anew every few seconds: a host may be many."""
-        self._coordinators = coordinators
+        self._coordinators, self._model_id = coordinators, model_id
         self._name, self._incarnation, self._credential = name, secrets.randbits(63), credential
         self._links: dict[str, tuple[Link, asyncio.Task[None]]] = {}
         self._flights: dict[str, Flight] = {}
@@ -184,7 +184,12 @@ class Units:
             wanted |= self._links.keys() if found is None else found
         for address in wanted - self._links.keys():
             link = Link(
-                address, self, name=self._name, incarnation=self._incarnation, credential=self._credential
+                address,
+                self,
+                model_id=self._model_id,
+                name=self._name,
+                incarnation=self._incarnation,
+                credential=self._credential,
             )
             self._links[address] = (link, asyncio.create_task(link.run()))
         for address in self._links.keys() - wanted:

@@ -133,7 +133,10 @@ class LocalUnit:
 
     async def start_gateway(self) -> None:
         self.units = Units(
-            [f"127.0.0.1:{self.control_port}"], name="gateway-of-test", credential=str(self.credential)
+            [f"127.0.0.1:{self.control_port}"],
+            model_id="sim",
+            name="gateway-of-test",
+            credential=str(self.credential),
         )
         self.metrics = GatewayMetrics(deployment="local/sim", model_id="sim")
         gateway = Gateway(
