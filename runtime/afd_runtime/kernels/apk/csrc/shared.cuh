@@ -46,7 +46,7 @@ struct alignas(1024) Shared {
     Barrier out_full[2][kOuts], out_empty[2][kOuts];
 };
 static_assert(sizeof(Stage) % 1024 == 0 and kOutBytes % 1024 == 0, "128-byte swizzle atoms are 1 KiB");
-static_assert(sizeof(Shared) <= 232448, "shared memory of an SM");
+static_assert(sizeof(Shared) == 232448, "all of an SM's shared memory; device.py asks for as much");
 
 // Position in a ring of N barriers: a consumer waits for `phase`, a producer for `phase ^ 1`.
 template <u32 N>
