@@ -123,6 +123,12 @@ def test_kubectl_wait_scale_and_delete_work_as_for_a_deployment(home: Home, prod
             id="unknown source",
         ),
         pytest.param(
+            {"model": {"source": "pvc://typo/x"}},
+            "ModelNotFound",
+            "PersistentVolumeClaim",
+            id="no such claim",
+        ),
+        pytest.param(
             {"runtime": {"backend": "sglang"}}, "SpecNotActedOn", "spec.runtime.backend", id="other backend"
         ),
     ],

@@ -55,6 +55,7 @@ SERVICE = Kind("Service", "/api/v1", "services")
 CONFIG_MAP = Kind("ConfigMap", "/api/v1", "configmaps")
 SERVICE_ACCOUNT = Kind("ServiceAccount", "/api/v1", "serviceaccounts")
 DEPLOYMENT = Kind("Deployment", "/apis/apps/v1", "deployments")
+CLAIM = Kind("PersistentVolumeClaim", "/api/v1", "persistentvolumeclaims")
 LEASE = Kind("Lease", "/apis/coordination.k8s.io/v1", "leases")
 EVENT = Kind("Event", "/apis/events.k8s.io/v1", "events")
 

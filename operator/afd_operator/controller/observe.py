@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from afd_operator.controller.api import AFD, CHILDREN, LEASE, NODE, POD, Api, Json, Kind
+from afd_operator.api.deployment import AFDDeployment
+from afd_operator.controller.api import AFD, CHILDREN, CLAIM, LEASE, NODE, POD, Api, Json, Kind
 from afd_operator.lifecycle.observed import Observed, look
 from afd_operator.placement import reservation
 from afd_operator.placement.domains import Cluster
@@ -55,6 +56,12 @@ async def cluster(api: Api, reservations: tuple[Reservation, ...]) -> Cluster:
     """Nodes, and all pods of all namespaces that hold GPUs. Of each pod only what it holds is kept."""
     nodes, occupants = await asyncio.gather(_all(api, NODE, None, ""), _occupants(api))
     return Cluster(tuple(map(node_from_api, nodes)), occupants, reservations)
+
+
+async def claim_exists(api: Api, deployment: AFDDeployment) -> bool:
+    """The claim that holds the model is there; a source of another kind is not looked for here."""
+    source = deployment.spec.model.pvc
+    return source is None or await api.get(CLAIM, deployment.metadata.namespace, source.claim) is not None
 
 
 async def _all(api: Api, kind: Kind, namespace: str | None, selector: str) -> list[Json]:

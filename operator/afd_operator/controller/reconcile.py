@@ -98,7 +98,9 @@ class Reconciler:
         found = plan(deployment, observed, _now(), status_reader=reader)
         if found.needs_cluster:
             room = await observe.cluster(self._api, observed.reservations)
-            found = plan(deployment, replace(observed, cluster=room), _now(), status_reader=reader)
+            claim = await observe.claim_exists(self._api, deployment)
+            observed = replace(observed, cluster=room, claim_exists=claim)
+            found = plan(deployment, observed, _now(), status_reader=reader)
         return found
 
     async def _act(self, key: Key, actions: Iterable[Action]) -> None:
@@ -151,7 +153,7 @@ class Reconciler:
         await self._write_status(body, found.status)
         self.standings[key] = Standing(
             state=_state(found.status),
-            waits_for_domain=any(unit.plan.no_domain for unit in found.outcome.units),
+            waits_for_domain=any(unit.plan.obstacle for unit in found.outcome.units),
             nodes=frozenset(pod.node for unit in found.outcome.units for pod in unit.view.bound if pod.node),
         )
         self._metrics.deployments(standing.state for standing in self.standings.values())

@@ -9,6 +9,7 @@ from afd_operator.api.conditions import Condition, condition
 from afd_operator.api.conditions import ConditionType as C
 from afd_operator.api.status import UnitStage
 from afd_operator.lifecycle.outcome import Outcome, UnitOutcome
+from afd_operator.lifecycle.unit import NoModel
 from afd_operator.placement.choice import Full, Impossible
 from afd_unit.identity import Role
 
@@ -24,6 +25,7 @@ class Reason(StrEnum):
     SPEC_NOT_ACTED_ON = "SpecNotActedOn"
     INVALID_SPEC = "InvalidSpec"
     NO_DOMAIN_LARGE_ENOUGH = "NoDomainLargeEnough"
+    MODEL_NOT_FOUND = "ModelNotFound"
     WAITING_FOR_DOMAIN = "WaitingForDomain"
     DOMAINS_RESERVED = "DomainsReserved"
     UNITS_STARTING = "UnitsStarting"
@@ -39,6 +41,13 @@ class Reason(StrEnum):
     HIDDEN = "Hidden"
     EXPOSED = "Exposed"
     NOT_MEASURED = "NotMeasured"
+
+
+_HOPELESS: dict[type[object], Reason] = {
+    Impossible: Reason.NO_DOMAIN_LARGE_ENOUGH,
+    NoModel: Reason.MODEL_NOT_FOUND,
+}
+"""What waiting does not help against."""
 
 
 def conditions(outcome: Outcome) -> list[Condition]:
@@ -89,7 +98,7 @@ def _problem(outcome: Outcome) -> Reason | None:
     stages = {unit.plan.stage for unit in rest if unit.wanted}
     if UnitStage.BROKEN in stages:
         return Reason.UNITS_BROKEN
-    if any(isinstance(unit.plan.no_domain, Full) for unit in rest):
+    if any(isinstance(unit.plan.obstacle, Full) for unit in rest):
         return Reason.WAITING_FOR_DOMAIN
     if any(unit.plan.outdated for unit in rest):
         return Reason.UNITS_OUTDATED
@@ -107,18 +116,17 @@ def _stalled(outcome: Outcome) -> Condition | None:
         first = outcome.refusals[0]
         return condition(C.STALLED, True, first.reason, first.message)
     for unit in outcome.wanted:
-        if isinstance(unit.plan.no_domain, Impossible):
+        if isinstance(unit.plan.obstacle, Impossible | NoModel):
             message = f"unit {unit.index}: {unit.plan.message}"
-            return condition(C.STALLED, True, Reason.NO_DOMAIN_LARGE_ENOUGH, message)
+            return condition(C.STALLED, True, _HOPELESS[type(unit.plan.obstacle)], message)
     return None
 
 
 def _domain_selected(outcome: Outcome) -> Condition:
     without = [unit for unit in outcome.wanted if unit.plan.domain is None]
     if without:
-        blocked = Reason.SPEC_NOT_ACTED_ON if outcome.blocking else Reason.WAITING_FOR_DOMAIN
-        impossible = any(isinstance(unit.plan.no_domain, Impossible) for unit in without)
-        reason = Reason.NO_DOMAIN_LARGE_ENOUGH if impossible else blocked
+        reason = Reason.SPEC_NOT_ACTED_ON if outcome.blocking else Reason.WAITING_FOR_DOMAIN
+        reason = next((_HOPELESS[t] for u in without if (t := type(u.plan.obstacle)) in _HOPELESS), reason)
         return condition(C.DOMAIN_SELECTED, False, reason, "; ".join(_few(map(_about, without))))
     named = [f"unit {unit.index} in {unit.plan.domain}" for unit in outcome.wanted]
     return condition(C.DOMAIN_SELECTED, True, Reason.DOMAINS_RESERVED, ", ".join(_few(named)))

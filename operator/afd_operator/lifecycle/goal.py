@@ -25,6 +25,7 @@ class Goal:
     """The operator's account, `namespace/name`."""
     now: datetime
     cluster: Cluster | None
+    claim_exists: bool
     names_taken: frozenset[str]
     """Names of pods that a deleted namesake has not given up yet."""
 
@@ -74,6 +75,7 @@ def goal(
     status_reader: str,
     now: datetime,
     cluster: Cluster | None,
+    claim_exists: bool,
     names_taken: frozenset[str],
 ) -> Goal:
     return Goal(
@@ -83,5 +85,6 @@ def goal(
         status_reader=status_reader,
         now=now,
         cluster=cluster,
+        claim_exists=claim_exists,
         names_taken=names_taken,
     )

@@ -87,6 +87,8 @@ class Observed:
     reports: Mapping[int, UnitReport] = field(default_factory=dict)
     cluster: Cluster | None = None
     """Room in the domains; None until a plan asks for it (`Plan.needs_cluster`): it is the costly look."""
+    claim_exists: bool = True
+    """The PersistentVolumeClaim of `model.source` is there; looked up together with the cluster."""
     refusals: tuple[Refusal, ...] = ()
     """What the API server refused of the plan just tried."""
 

@@ -52,6 +52,7 @@ def plan(deployment: AFDDeployment, observed: Observed, now: datetime, *, status
         status_reader=status_reader,
         now=now,
         cluster=observed.cluster,
+        claim_exists=observed.claim_exists,
         names_taken=frozenset(pod.name for pod in observed.former_pods),
     )
     views = _views(deployment, observed)

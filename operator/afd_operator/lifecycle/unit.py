@@ -37,6 +37,16 @@ OVERDUE_S = 60.0
 
 
 @dataclass(frozen=True)
+class NoModel:
+    """The claim that holds the model is not there: no domain is taken for a unit that could not start."""
+
+    message: str
+
+
+Obstacle = Full | Impossible | NoModel
+
+
+@dataclass(frozen=True)
 class UnitPlan:
     """`domain` is the one that is reserved when the actions are done."""
 
@@ -44,7 +54,8 @@ class UnitPlan:
     actions: tuple[Action, ...] = ()
     message: str | None = None
     domain: str | None = None
-    no_domain: Full | Impossible | None = None
+    obstacle: Obstacle | None = None
+    """Why it has no domain, or the new revision none."""
     outdated: bool = False
     needs_cluster: bool = False
     recheck_s: float | None = None
@@ -120,11 +131,9 @@ def _place(look: _Look) -> UnitPlan:
     unit, goal = look.unit, look.goal
     if goal.cluster is None:
         return UnitPlan(UnitStage.PENDING, needs_cluster=True)
-    choice = choose(goal.cluster, goal.request(unit.unit))
+    choice = choose(goal.cluster, goal.request(unit.unit)) if goal.claim_exists else _no_model(goal)
     if not isinstance(choice, Chosen):
-        return UnitPlan(
-            UnitStage.PENDING, message=choice.message, no_domain=choice, recheck_s=WAIT_FOR_ROOM_S
-        )
+        return UnitPlan(UnitStage.PENDING, message=choice.message, obstacle=choice, recheck_s=WAIT_FOR_ROOM_S)
     record = goal.reserved(unit.unit, choice.domain)
     reserve = Reserve(record.topology_key, record.domain, record.holder)
     return _bring_up(_Look(replace(unit, reservation=record), goal)).after(reserve)
@@ -199,18 +208,24 @@ def _update(look: _Look) -> UnitPlan:
         return replace(keep, message="keeps the previous revision until other units serve")
     if goal.cluster is None:
         return replace(keep, needs_cluster=True)
-    choice = choose(goal.cluster, goal.request(unit.unit), prefer=domain)
+    request = goal.request(unit.unit)
+    choice = choose(goal.cluster, request, prefer=domain) if goal.claim_exists else _no_model(goal)
     if not isinstance(choice, Chosen):
         return replace(
             keep,
-            message=f"keeps the previous revision: the new one {choice.message}",
-            no_domain=choice,
+            message=f"keeps the previous revision; the new one: {choice.message}",
+            obstacle=choice,
             recheck_s=WAIT_FOR_ROOM_S,
         )
     return replace(stop(unit, "is replaced by a new revision", release=False), outdated=True)
 
 
 # ---- parts of the steps ----
+
+
+def _no_model(goal: Goal) -> NoModel:
+    source, namespace = goal.deployment.spec.model.source, goal.deployment.metadata.namespace
+    return NoModel(f"model.source is {source}, but there is no such PersistentVolumeClaim in {namespace}")
 
 
 def _repairs(look: _Look) -> tuple[Action, ...]:

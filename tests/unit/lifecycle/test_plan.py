@@ -148,16 +148,18 @@ def test_several_units_take_several_domains_in_one_look() -> None:
 
 # ---- bad input ----
 
+LOAD = {"inputTokens": 1, "outputTokens": 1, "requestsPerSecond": 1}
+AUTO = {"ratio": {"mode": "Auto", "attention": None, "expert": None}, "workload": LOAD}
+
 BAD = [
-    ("no domain is large enough", {"ratio": {"attention": 18, "expert": 2}}, "NoDomainLargeEnough", "needs 20 nodes"),
-    ("no node has so many GPUs", {"placement": {"gpusPerNode": 8}}, "NoDomainLargeEnough", "with 8 GPUs each"),
-    ("no node has the label", {"placement": {"topologyKey": "rack"}}, "NoDomainLargeEnough", "carries that label"),
-    ("unknown model source", {"model": {"source": "s3://bucket/x"}}, "SpecNotActedOn", "spec.model.source"),
-    ("no planner yet", {"ratio": {"mode": "Auto", "attention": None, "expert": None},
-                        "workload": {"inputTokens": 1, "outputTokens": 1, "requestsPerSecond": 1}},
-     "SpecNotActedOn", "spec.ratio.mode"),
+    ("too large a unit", {"ratio": {"attention": 18, "expert": 2}}, "NoDomainLargeEnough", "needs 20 nodes"),
+    ("too many GPUs", {"placement": {"gpusPerNode": 8}}, "NoDomainLargeEnough", "with 8 GPUs each"),
+    ("no such label", {"placement": {"topologyKey": "rack"}}, "NoDomainLargeEnough", "carries that label"),
+    ("no such claim", {"model": {"source": "pvc://typo/x"}}, "ModelNotFound", "no such Persistent"),
+    ("unknown source", {"model": {"source": "s3://bucket/x"}}, "SpecNotActedOn", "spec.model.source"),
+    ("no planner yet", AUTO, "SpecNotActedOn", "spec.ratio.mode"),
     ("another runtime", {"runtime": {"backend": "sglang"}}, "SpecNotActedOn", "spec.runtime.backend"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("spec", "reason", "words"), [b[1:] for b in BAD], ids=[b[0] for b in BAD])

@@ -78,6 +78,7 @@ class World:
         self.pods: dict[str, Json] = {}
         self.children: dict[tuple[str, str], Json] = {}
         self.leases: dict[str, Json] = {}
+        self.claims = {"models"}
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
         self.writes: list[Action | str] = []
         self._uids = itertools.count(1)
@@ -167,7 +168,9 @@ class World:
         deployment, observed = parse(self.deployments[name]), self.look(name)
         found = plan(deployment, observed, self.now, status_reader=OPERATOR)
         if found.needs_cluster:
-            observed = replace(observed, cluster=self.cluster())
+            claim = deployment.spec.model.pvc
+            exists = claim is None or claim.claim in self.claims
+            observed = replace(observed, cluster=self.cluster(), claim_exists=exists)
             found = plan(deployment, observed, self.now, status_reader=OPERATOR)
             assert not found.needs_cluster
         return found
