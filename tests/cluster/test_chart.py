@@ -20,6 +20,8 @@ pytestmark = pytest.mark.cluster
 
 NAMESPACE = "afd-chart"
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:afd-operator"
+RESTRICTED = [f"pod-security.kubernetes.io/{mode}=restricted" for mode in ("enforce", "warn")]
+"""`warn` judges the Deployment as well, not only pods."""
 WORKLOADS = ["afd-team-a", "afd-team-b"]
 
 DEFAULTS: dict[str, Any] = {}
@@ -52,7 +54,7 @@ def cluster(rack: Rack) -> Iterator[Rack]:
     """The rack with namespaces that the chart installs into; all enforce Pod Security `restricted`."""
     for name in (NAMESPACE, *WORKLOADS):
         rack.namespace(name)
-        rack.kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
+        rack.kubectl("label", "namespace", name, *RESTRICTED)
     yield rack
     for name in (NAMESPACE, *WORKLOADS):
         rack.core.delete_namespace(name)
@@ -171,9 +173,9 @@ def test_monitoring_is_rendered_when_asked_for(cluster: Rack, values: str) -> No
     assert monitor["metadata"]["labels"]["release"] == "prometheus"
     assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     assert monitor["spec"]["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
-    for config_map in of_kind(manifests, "ConfigMap"):
-        for text in config_map["data"].values():
-            assert json.loads(text)["title"]
+    (boards,) = of_kind(manifests, "ConfigMap")
+    assert boards["metadata"]["annotations"] == {"grafana_folder": "AFD"}
+    assert all(json.loads(text)["title"] for text in boards["data"].values())
 
 
 def test_monitoring_is_left_out_or_refused_where_its_crd_is_missing(cluster: Rack) -> None:

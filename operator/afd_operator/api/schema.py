@@ -85,7 +85,7 @@ def member_docs(enum: type[Enum]) -> dict[str, str]:
 
 
 def _convert(node: Mapping[str, Any], defs: Mapping[str, Any]) -> dict[str, Any]:
-    """One schema node, without references. Maps of fields are walked by `_properties`, so that a field may be
+    """One schema node, without references. The map under `properties` is no node itself, so a field may be
     called `title` or `default`."""
     out = _inline(node, defs)
     for key in ("$defs", "title"):

@@ -54,7 +54,7 @@ _TABLE = (
     ),
     _later(
         "ratio.mode", lambda s: s.ratio.mode is Choice.AUTO,
-        "there is no planner yet: give attention and expert", blocks=True,
+        "the operator does not plan: give attention and expert", blocks=True,
     ),
     _later(
         "ratio.prefill", lambda s: bool(s.ratio.prefill),
@@ -65,7 +65,7 @@ _TABLE = (
         "the runtime sets no SMs aside",
     ),
     _later("slo", lambda s: s.slo is not None, "requests are admitted by capacity alone"),
-    _later("workload", lambda s: s.workload is not None, "there is no planner yet"),
+    _later("workload", lambda s: s.workload is not None, "the operator does not plan"),
     _later(
         "placement.sharing", lambda s: s.placement.sharing is Sharing.SHARED,
         "each unit takes a domain of its own",
