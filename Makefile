@@ -41,7 +41,6 @@ format: $(READY) ## let ruff format and fix
 generate: $(READY) ## write what is made from code: CRD, API reference, dashboards, the chart's copies
 	@$(BIN)/python -m afd_operator.api.generate
 	@$(BIN)/python -m afd_dashboards
-	@mkdir -p charts/afd-operator/files/dashboards && cp dashboards/grafana/*.json charts/afd-operator/files/dashboards
 
 constraints: $(READY) ## write constraints.txt from what .venv holds
 	@$(BIN)/python -m pip freeze --exclude-editable --exclude afd | sort -f > constraints.txt
