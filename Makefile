@@ -39,7 +39,7 @@ format: $(READY) ## let ruff format and fix
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
 generate: $(READY) ## write what is made from code: CRD, API reference, dashboards, the chart's copies
-	@$(BIN)/python -m afd_operator.api.generate
+	@$(BIN)/python -m tests.generated
 	@$(BIN)/python -m afd_dashboards
 
 constraints: $(READY) ## write constraints.txt from what .venv holds

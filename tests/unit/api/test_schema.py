@@ -11,10 +11,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
+from tests import generated
 from tests.unit.api.specs import FULL, GOOD, MINIMAL, Good, patched
 from tests.unit.api.structure import faults, with_defaults
 
-from afd_operator.api import crd, generate
+from afd_operator.api import crd
 from afd_operator.api.base import ApiModel, list_map
 from afd_operator.api.load import parse
 from afd_operator.api.rules import Rule
@@ -27,10 +28,10 @@ SCHEMA = crd.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 SPEC, STATUS = SCHEMA["properties"]["spec"], SCHEMA["properties"]["status"]
 
 
-@pytest.mark.parametrize("path", generate.files())
+@pytest.mark.parametrize("path", generated.files())
 def test_what_is_committed_is_what_the_models_say(path: str) -> None:
-    committed = (generate.ROOT / path).read_text()
-    assert committed == generate.files()[path], f"{path} is stale: run `make generate`"
+    committed = (generated.ROOT / path).read_text()
+    assert committed == generated.files()[path], f"{path} is stale: run `make generate`"
 
 
 @pytest.mark.parametrize(("path", "schema"), [("spec", SPEC), ("status", STATUS)])

@@ -1,6 +1,6 @@
-"""Writes what is made from the models and committed: the CRD, its copy in the chart, the API reference.
+"""What is made from the API's models and committed: the CRD, its copy in the chart, the API reference.
 
-`make generate` runs `python -m afd_operator.api.generate`; a test fails while a file differs.
+`make generate` runs `python -m tests.generated`; tests/unit/api fails while a file differs.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from pathlib import Path
 
 from afd_operator.api import crd, reference
 
-ROOT = Path(__file__).resolve().parents[3]
-"""The repository, when the package runs from it."""
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def files() -> Mapping[str, str]:
@@ -25,9 +24,7 @@ def files() -> Mapping[str, str]:
 
 def main() -> None:
     for path, text in files().items():
-        target = ROOT / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text)
+        (ROOT / path).write_text(text)
 
 
 if __name__ == "__main__":
