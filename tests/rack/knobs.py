@@ -93,6 +93,10 @@ class NodeKnobs:
     def start_kubelet(self) -> None:
         self.real.start_kubelet()
 
+    def kill_kubelet(self) -> None:
+        """SIGKILL to the process, which its node's service manager starts again."""
+        self.real.kill_kubelet()
+
     def _mark_pods(self, status: str) -> None:
         """As the node lifecycle controller does for a silent kubelet, and a kubelet that is back."""
         selector = f"spec.nodeName={self.name},status.phase=Running"

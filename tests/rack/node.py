@@ -9,8 +9,10 @@ Process 1 of the node (`node_init`) is recorded like every process of the rack. 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from tests.rack import cgroups, clients, containerd, network, node_init
+from tests.rack import cgroups, clients, containerd, network, node_init, service
 from tests.rack.addresses import Addresses
 from tests.rack.binaries import Binaries
 from tests.rack.controlplane import NODE_LEASE_S, Credentials
@@ -94,7 +96,8 @@ class RealNode:
         config = self._write_kubelet_config()
         user = self.credentials.kubeconfig(f"system:node:{self.name}", "system:nodes")
         self._start(
-            "kubelet", self.binaries["kubelet"], f"--config={config}", f"--kubeconfig={user}",
+            "kubelet", sys.executable, "-S", "-E", service.__file__,
+            self.binaries["kubelet"], f"--config={config}", f"--kubeconfig={user}",
             f"--root-dir={self.folder / 'kubelet'}", f"--hostname-override={self.name}",
             f"--node-ip={self.addresses.node(self.index)}",
         )  # fmt: skip
@@ -102,6 +105,13 @@ class RealNode:
     def stop_kubelet(self) -> None:
         """SIGKILL: its containers run on, the API server hears nothing any more."""
         self.processes.end(f"{self.name}.kubelet")
+
+    def kill_kubelet(self) -> None:
+        """SIGKILL to the kubelet alone: the node's service manager starts it again."""
+        supervisor = self.processes.named(f"{self.name}.kubelet").pid
+        children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
+        for pid in children:
+            os.kill(int(pid), signal.SIGKILL)
 
     def container_pid(self, container_id: str) -> int:
         """Process 1 of a container, by its pid on the host. Raises KeyError if it does not run."""
