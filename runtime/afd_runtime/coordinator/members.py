@@ -2,8 +2,8 @@
 
 register   empty place                      -> seated
            same incarnation again           -> seated anew (its connection broke)
-           another incarnation, place taken -> the newest authenticated wins, the old one is
-                                               superseded and never seated again
+           another incarnation, place taken -> the newest authenticated wins; the old one is
+                                               superseded: it stays out while the place is taken
 leave      seated                           -> empty place
 """
 
@@ -60,7 +60,7 @@ class Members:
             return (
                 f"{member} reports epoch {register.epoch} and step {register.committed_step}: past any life"
             )
-        if register.incarnation in self._superseded:
+        if register.incarnation in self._superseded and self._taken_by_another(register):
             return f"place {member} was taken over by a newer process"
         if member.role is Role.ATTENTION and register.capacity is None:
             return f"lane {member} did not say its capacity"
@@ -73,6 +73,13 @@ class Members:
                     "all members of a unit must load the same one"
                 )
         return None
+
+    def _taken_by_another(self, register: Register) -> bool:
+        """Of two living processes the superseded one must not take the place back, else they would
+        take turns for ever. Once the place is empty it may: registrations can overtake one another,
+        and the one that looked newer may have been the dying one."""
+        seat = self.seats.get(register.member)
+        return seat is not None and seat.incarnation != register.incarnation
 
     def register(self, register: Register, peer: Peer, now_s: float) -> Seat | None:
         """Seat a worker that `refusal` lets in. Returns the seat that it took over, if any."""

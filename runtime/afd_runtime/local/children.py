@@ -29,7 +29,7 @@ STABLE_S = 10.0
 TERM_S = 5.0
 """From SIGTERM to SIGKILL."""
 GIVE_UP_AFTER = 3
-"""Failures of one process before the unit has ever served: it will not get better by itself."""
+"""Ends of one process before the unit has ever served: it will not get better by itself."""
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -55,8 +55,8 @@ class Child:
     def __init__(self, process: Process) -> None:
         self.process = process
         self.pid: int | None = None
-        self.failures = 0
-        """In a row, each within STABLE_S of its start."""
+        self.ends = 0
+        """How often a process in this place has ended by itself."""
         self._wait_s = FIRST_WAIT_S
 
     async def run(self) -> None:
@@ -64,9 +64,9 @@ class Child:
         while True:
             started_s = time.monotonic()
             code = await self._once()
+            self.ends += 1
             if time.monotonic() - started_s >= STABLE_S:
-                self._wait_s, self.failures = FIRST_WAIT_S, 0
-            self.failures += 1
+                self._wait_s = FIRST_WAIT_S
             log.warning(
                 "ended", extra={"child": self.process.name, "status": _status(code), "again_s": self._wait_s}
             )
@@ -116,9 +116,9 @@ class Children:
     def check(self) -> None:
         """Raises ChildFailedError; call it while the unit has not served yet."""
         for child in self._children:
-            if child.failures >= GIVE_UP_AFTER:
+            if child.ends >= GIVE_UP_AFTER:
                 raise ChildFailedError(
-                    f"{child.process.name} ended {child.failures} times before the unit served; "
+                    f"{child.process.name} ended {child.ends} times before the unit served; "
                     "its last lines above say why"
                 )
 

@@ -55,13 +55,21 @@ class Process:
     environment: dict[str, str]
 
 
+def check(model: Path) -> None:
+    """Raises LocalError for a folder without what the processes will need; they would say so too, but
+    later, and over and over."""
+    for pattern in ("config.json", "*.safetensors", "tokenizer.json"):
+        if not any(model.glob(pattern)):
+            raise LocalError(f"{model} is not a model folder: it has no {pattern}")
+
+
 def context_length(model: Path, asked: int | None) -> int:
-    """Raises LocalError for a folder that is no checkpoint."""
+    """Raises LocalError for a config that cannot be read, or a context beyond the model's."""
     config = model / "config.json"
     try:
         most = json.loads(config.read_text()).get("max_position_embeddings")
-    except (OSError, ValueError) as error:
-        raise LocalError(f"{model} is not a model folder (config.json, *.safetensors): {error}") from error
+    except (OSError, ValueError, AttributeError) as error:
+        raise LocalError(f"{config}: {error}") from error
     if not isinstance(most, int):
         most = MOST_CONTEXT_TOKENS
     if asked is not None and asked > most:

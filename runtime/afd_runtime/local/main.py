@@ -53,6 +53,7 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 def _wanted(options: argparse.Namespace) -> Wanted:
     model = options.model.resolve()
+    layout.check(model)
     return Wanted(
         model=model,
         model_id=options.model_id or re.sub(r"\s+", "-", model.name),

@@ -56,7 +56,7 @@ def test_one_connection_fills_one_place() -> None:
     assert "fills place" in (members.refusal(register(OTHER), b"a") or "")
 
 
-def test_a_superseded_process_never_gets_its_place_back() -> None:
+def test_a_superseded_process_stays_out_while_its_place_is_taken() -> None:
     """Else two processes for one place would take it from one another for ever."""
     members = Members(unit=0, attention=1, expert=1)
     members.register(register(incarnation=1), b"a", 0.0)
@@ -65,6 +65,17 @@ def test_a_superseded_process_never_gets_its_place_back() -> None:
     assert old.peer == b"a"
     assert members.refusal(register(incarnation=1), b"a") is not None
     assert members.refusal(register(incarnation=2), b"b") is None
+
+
+def test_a_superseded_process_may_return_to_an_empty_place() -> None:
+    """A dying process's registration was overtaken by its successor's: the dying one looks newer."""
+    members = Members(unit=0, attention=1, expert=1)
+    successor, dying = register(incarnation=2), register(incarnation=1)
+    members.register(successor, b"b", 0.0)
+    members.register(dying, b"a", 0.0)
+    assert members.refusal(successor, b"b") is not None
+    members.leave(LANE)
+    assert members.refusal(successor, b"b") is None
 
 
 def test_a_checkpoint_binds_only_while_someone_has_it() -> None:

@@ -260,6 +260,8 @@ class World:
         self.workers: dict[Member, SimWorker] = {}
         self.connections: dict[bytes, Connection] = {}
         self.of_worker: dict[Member, bytes] = {}
+        self.refused: set[Member] = set()
+        """Told that they are in no place; they register again when time has passed."""
         self.gateway_peer = b""
         self.owned: dict[str, Owned] = {}
         self.rejected: dict[str, Rejected] = {}
@@ -444,8 +446,7 @@ class World:
         worker, message = self.workers[member], codec.decode_at_worker(frame)
         reply = worker.hear(message)
         if isinstance(message, Refused):
-            # As real ones do, if a little sooner: it was taken for lost, and is not.
-            self.say(peer, worker.register())
+            self.refused.add(member)
         if reply is not None:
             self.say(peer, reply)
 
@@ -459,8 +460,11 @@ class World:
 
     def pass_time(self, seconds: float) -> None:
         """In one piece; living workers have sent their heartbeats meanwhile."""
-        for member in self.workers:
+        for member, worker in self.workers.items():
+            if member in self.refused:
+                self.say(self.of_worker[member], worker.register())
             self.heartbeat(member)
+        self.refused.clear()
         while ups := [peer for direction, peer in self.deliverable() if direction == "up"]:
             self.deliver_up(ups[0])
         self.now_s += seconds

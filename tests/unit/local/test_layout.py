@@ -66,12 +66,28 @@ def test_the_context_is_the_models_or_what_is_asked(
     assert layout.context_length(tmp_path, asked) == length
 
 
-def test_what_cannot_be_served_is_said(tmp_path: Path) -> None:
-    with pytest.raises(LocalError, match="not a model folder"):
-        layout.context_length(tmp_path, None)
-    (tmp_path / "config.json").write_text('{"max_position_embeddings": 512}')
-    with pytest.raises(LocalError, match="at most 512"):
-        layout.context_length(tmp_path, 513)
+@pytest.mark.parametrize("missing", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_folder_that_is_no_model_is_said_at_once(tmp_path: Path, missing: str) -> None:
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        (tmp_path / name).touch()
+    layout.check(tmp_path)
+    (tmp_path / missing).unlink()
+    with pytest.raises(LocalError, match=Path(missing).suffix):
+        layout.check(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("config", "asked", "says"),
+    [
+        ("{", None, "config.json"),
+        ("[]", None, "config.json"),
+        ('{"max_position_embeddings": 512}', 513, "at most 512"),
+    ],
+)
+def test_a_config_that_does_not_go_is_said(tmp_path: Path, config: str, asked: int | None, says: str) -> None:
+    (tmp_path / "config.json").write_text(config)
+    with pytest.raises(LocalError, match=says):
+        layout.context_length(tmp_path, asked)
 
 
 @pytest.mark.parametrize(

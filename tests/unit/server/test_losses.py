@@ -67,7 +67,9 @@ async def place_is_taken_over(unit: LocalUnit) -> None:
     """A second process comes for a place whose first one still lives."""
     old = unit.tasks.pop(str(LANE))
     unit.start_worker(LANE)
-    await asyncio.sleep(0.3)
+    assert unit.core is not None
+    seats, newcomer = unit.core.members.seats, unit.workers[LANE].incarnation
+    await unit.until(lambda: seats[LANE].incarnation == newcomer)
     old.cancel()
 
 
@@ -122,9 +124,54 @@ async def test_without_a_serving_unit_new_requests_are_told_so(unit: LocalUnit) 
     assert refused.value.response.headers["Retry-After"] == "1"
 
 
+async def test_a_lost_units_requests_go_to_another(unit: LocalUnit, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = LocalUnit(tmp_path / "other", delay_s=0.005)
+    await other.start()
+    try:
+        begun = [asyncio.Event() for _ in range(4)]
+        answers = [
+            asyncio.create_task(streamed(unit.client(timeout=60), seed, event))
+            for seed, event in enumerate(begun)
+        ]
+        await asyncio.gather(*(event.wait() for event in begun))
+        unit.coordinators.extend(other.coordinators)
+        await unit.kill_coordinator()
+        prompt = await unit.tokenizer.prompt(PROMPT)
+        assert await asyncio.gather(*answers) == [
+            unit.text(prompt, seed, TOKENS, ignore_eos=True) for seed in range(len(answers))
+        ]
+        assert other.core is not None
+        assert other.core.work.committed_step > 0
+    finally:
+        await unit.start_coordinator()
+        await other.__aexit__()
+
+
+async def test_the_less_loaded_unit_gets_the_next_request(unit: LocalUnit, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = LocalUnit(tmp_path / "other", delay_s=0.02)
+    unit.delay_s = 0.02
+    await other.start()
+    try:
+        unit.coordinators.extend(other.coordinators)
+        await unit.until(lambda: sum(link.serving for link in unit.units._all()) == 2)
+        client = unit.client(timeout=60)
+        answers = [asyncio.create_task(streamed(client, seed, asyncio.Event())) for seed in range(6)]
+        assert unit.core is not None
+        assert other.core is not None
+        cores = [unit.core, other.core]
+        await unit.until(lambda: [len(core.work.requests) for core in cores] == [3, 3])
+        await asyncio.gather(*answers)
+    finally:
+        await other.__aexit__()
+
+
 async def test_who_shows_the_wrong_secret_stays_outside(unit: LocalUnit, tmp_path: Path) -> None:
     unit.credential.write_text("wrong")
     await unit.kill_coordinator()
     await unit.start_coordinator()
-    await asyncio.sleep(0.5)
+    assert unit.core is not None
+    core = unit.core
+    await unit.until(lambda: 'reason="unauthenticated"' in core._observer.exposition(core, 0.0).decode())
     assert not unit.units.connected

@@ -6,11 +6,9 @@ answer every plan at once, or after `delay_s`.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +74,7 @@ class LocalUnit:
         self.credential = folder / "secret"
         self.credential.write_text(SECRET)
         self.control_port, self.http_port, self.port = free_port(), free_port(), free_port()
+        self.coordinators = [f"127.0.0.1:{self.control_port}"]
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self.workers: dict[Member, SimWorker] = {}
         self.core: Coordinator | None = None
@@ -83,12 +82,16 @@ class LocalUnit:
         self._shell: Shell | None = None
 
     async def __aenter__(self) -> LocalUnit:
-        await self.start_coordinator()
-        for place in self.places:
-            self.start_worker(place)
+        await self.start()
         await self.start_gateway()
         await self.until(lambda: self.units.serving)
         return self
+
+    async def start(self) -> None:
+        """Everything but a gateway."""
+        await self.start_coordinator()
+        for place in self.places:
+            self.start_worker(place)
 
     async def __aexit__(self, *_: object) -> None:
         for name in list(self._runners):
@@ -133,7 +136,7 @@ class LocalUnit:
 
     async def start_gateway(self) -> None:
         self.units = Units(
-            [f"127.0.0.1:{self.control_port}"],
+            self.coordinators,
             model_id="sim",
             name="gateway-of-test",
             credential=str(self.credential),
@@ -230,9 +233,3 @@ class LocalUnit:
         while not condition():
             assert time.monotonic() < deadline, "the awaited condition never came"
             await asyncio.sleep(0.01)
-
-
-@contextlib.asynccontextmanager
-async def local_unit(folder: Path, **options: Any) -> AsyncIterator[LocalUnit]:
-    async with LocalUnit(folder, **options) as unit:
-        yield unit
