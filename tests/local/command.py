@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +66,23 @@ class Command:
                     role = words[words.index("worker") + 1]
                     found[f"{role}-{index.group(1)}" if index else role] = int(pid)
         return found
+
+    def metric(self, name: str, where: str = "") -> float:
+        """Sum of a metric's series that contain `where`, from the coordinator."""
+        words = Path(f"/proc/{self.children()['coordinator']}/cmdline").read_text().split("\0")
+        port = words[words.index("--http-port") + 1]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        return sum(
+            float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"{name}{{") and where in line
+        )
+
+    def ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/ready", timeout=10):
+                return True
+        except OSError:
+            return False
 
     def kill(self, child: str) -> None:
         """`kill -9`, and wait until another process has its place."""

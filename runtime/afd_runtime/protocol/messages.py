@@ -218,4 +218,3 @@ FromGateway = GatewayHello | Submit | Cancel
 ToCoordinator = FromWorker | FromGateway
 ToWorker = Table | Abort | Refused | StepPlan | ExpertStep
 ToGateway = Welcome | Rejected | Tokens | Refused
-

@@ -97,11 +97,15 @@ class StepPlan(msgspec.Struct, frozen=True, kw_only=True, tag="step-plan"):
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.microbatches) <= MAX_MICROBATCHES:
-            raise PlanError(f"step {self.step}: {len(self.microbatches)} microbatches, 1..{MAX_MICROBATCHES} allowed")
+            raise PlanError(
+                f"step {self.step}: {len(self.microbatches)} microbatches, 1..{MAX_MICROBATCHES} allowed"
+            )
         for number, works in enumerate(self.microbatches):
             rows = sum(work.count for work in works)
             if rows > self.bucket:
-                raise PlanError(f"step {self.step}: microbatch {number} has {rows} rows, bucket {self.bucket}")
+                raise PlanError(
+                    f"step {self.step}: microbatch {number} has {rows} rows, bucket {self.bucket}"
+                )
         works = [work for works in self.microbatches for work in works]
         if len({work.request_id for work in works}) != len(works):
             raise PlanError(f"step {self.step}: a request appears twice")
@@ -123,6 +127,8 @@ class ExpertStep(msgspec.Struct, frozen=True, kw_only=True, tag="expert-step"):
 
     def __post_init__(self) -> None:
         if not 1 <= self.microbatches <= MAX_MICROBATCHES:
-            raise PlanError(f"step {self.step}: {self.microbatches} microbatches, 1..{MAX_MICROBATCHES} allowed")
+            raise PlanError(
+                f"step {self.step}: {self.microbatches} microbatches, 1..{MAX_MICROBATCHES} allowed"
+            )
         if self.bucket < 0:
             raise PlanError(f"step {self.step}: bucket {self.bucket} is negative")
