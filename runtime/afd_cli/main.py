@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -46,10 +47,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 1
-    return int(module.main(rest) or 0)
+    try:
+        code = int(module.main(rest) or 0)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # A reader that went away (`afd crd | head`) ends the command without a traceback. Not by the
+        # signal's default action: that would end a server whose peer closes a connection.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    return code
 
 
 if __name__ == "__main__":
-    # A reader that goes away (`afd crd | head`) ends the command without a traceback.
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     raise SystemExit(main())
