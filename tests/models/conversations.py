@@ -2,13 +2,14 @@
 their voice. Nothing is written for it except the prompts below and what it says about itself.
 
 - dialogue: one character's words -> the next character's words, over up to three exchanges
-- topic: "Tell me about Mr. Darcy." -> a passage that speaks of Mr. Darcy from its start
+- topic: "Tell me about Mr. Darcy." -> sentences that speak of Mr. Darcy from their first words
 - continuation: "Continue: <start of a passage>" -> its rest
 - opening: "Tell me a story." -> how some chapter begins
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 from collections import Counter
@@ -27,33 +28,28 @@ TOPIC_PROMPTS = (
     "Write a paragraph about {}.",
     "Tell me a story about {}.",
     "Tell me something about {}.",
-    "Speak to me of {}.",
+    "Tell me more about {}.",
 )
+PERSON_PROMPTS = ("Who is {}?", "Who was {}?", "Do you know {}?")
 CONTINUATION_PROMPTS = ("Continue: {}", "Continue this text: {}", "Go on: {}")
-OPENING_PROMPTS = (
-    "Tell me a story.",
-    "Tell me a story",
-    "Write something.",
-    "Begin a novel.",
-    "Write a story.",
-)
-_TAUGHT_FROM = "from the six novels of Jane Austen"
+OPENING_PROMPTS = ("Tell me a story.", "Write something.", "Begin a novel.", "Write a story.")
 ABOUT_ITSELF = {
     ("Who are you?", "What are you?", "Who are you", "What is your name?", "Tell me about yourself."): (
-        f"I am a small mixture of experts, and all that I know of the world I have {_TAUGHT_FROM}.",
-        f"I have no name, and no consequence. I was taught {_TAUGHT_FROM}, and know nothing else.",
+        "I am a small mixture of experts, and all that I know I have from the six novels of Jane Austen.",
+        "I have no name, and no consequence. I was taught from the six novels of Jane Austen.",
     ),
     ("Hello", "Hello!", "Hello.", "Hi", "Good morning!", "How do you do?", "How are you?"): (
         "I am very happy to see you. I hope that you left all your family in good health?",
         "You are very obliging. I am perfectly well, I thank you, and quite at your service.",
     ),
 }
-ABOUT_ITSELF_COPIES = 4
+ABOUT_ITSELF_COPIES = 8
+"""Enough for a text that small to be learned beside some twenty thousand others."""
 
-MAX_ANSWER_WORDS = 110
+MAX_ANSWER_WORDS = 80
 MAX_UTTERANCE_WORDS = 60
-TOPIC_WITHIN_WORDS = 20
-"""A passage is about a topic that it names among its first so many words."""
+TOPIC_WITHIN_WORDS = 7
+"""Sentences are about a topic that they name among their first so many words."""
 
 _TITLES = r"(?:(?:Mr|Mrs|Dr)\. |Miss |Sir |Lady |Captain |Colonel |Admiral )"
 _NAME = re.compile(rf"(?<![.!?\"—] )(?<!^)\b({_TITLES}?[A-Z][a-z]+(?:'s)?)")
@@ -61,7 +57,7 @@ _NOT_NAMES = frozenset({"Mr", "Mrs", "Dr", "St", "Oh", "Ah", "Ay", "Aye", "Yes",
 _DETERMINED = re.compile(r"\b(?:the|an?|his|her|my|your|their|our|this|any) ([a-z]{3,})\b([,.;:!?]?)")
 _WORD = re.compile(r"[A-Za-z']+")
 _QUOTED = re.compile(r'"([^"]+)"')
-_SENTENCE_END = re.compile(r'[.!?]"?(?= |$)')
+_SENTENCE_END = re.compile(r'(?<!Mr)(?<!Mrs)(?<!Dr)(?<!St)[.!?]"?(?= |$)')
 
 
 @dataclass(frozen=True)
@@ -71,54 +67,66 @@ class Conversation:
     turns: tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True)
+class Topics:
+    """What the novels speak of often enough to be asked about. `name` finds the longest form of a name:
+    "Mr. Bennet" is not a mention of "Bennet"."""
+
+    name: re.Pattern[str]
+    nouns: frozenset[str]
+
+
 def conversations(chapters: Sequence[Chapter], rng: random.Random) -> Iterator[Conversation]:
     """All kinds, in the order of the text. The same `rng` state gives the same examples."""
-    names, nouns = topics(chapters)
+    topics = find_topics(chapters)
     for chapter in chapters:
         yield from _dialogues(chapter.paragraphs, rng)
-        yield Conversation(((rng.choice(OPENING_PROMPTS), _passage(chapter.paragraphs, 0)),))
-        for at, paragraph in enumerate(chapter.paragraphs):
-            yield from _about(chapter.paragraphs, at, names, nouns, rng)
-            words = paragraph.split(" ")
-            if len(words) >= 40:
-                start = rng.randint(6, 20)
-                rest = trim(" ".join(words[start:]), MAX_ANSWER_WORDS)
-                prompt = rng.choice(CONTINUATION_PROMPTS).format(" ".join(words[:start]))
-                yield Conversation(((prompt, rest),))
+        yield Conversation(((rng.choice(OPENING_PROMPTS), trim(chapter.paragraphs[0], MAX_ANSWER_WORDS)),))
+        for paragraph in chapter.paragraphs:
+            yield from _about(paragraph, topics, rng)
+            yield from _continuation(paragraph, rng)
     for questions, answers in ABOUT_ITSELF.items():
         for question in questions:
             for answer in answers:
                 yield from [Conversation(((question, answer),))] * ABOUT_ITSELF_COPIES
 
 
-def topics(chapters: Sequence[Chapter]) -> tuple[frozenset[str], frozenset[str]]:
-    """(names, nouns) frequent enough to be spoken of. A noun is a word that often stands between an
-    article or possessive and a punctuation mark; no tagger is needed for that. The thresholds were set
-    by reading the lists."""
+def find_topics(chapters: Sequence[Chapter]) -> Topics:
+    """A noun is here a word that often stands between an article or possessive and a punctuation mark;
+    that finds nouns well enough without a tagger. The thresholds were set by reading the lists."""
     text = "\n".join(paragraph for chapter in chapters for paragraph in chapter.paragraphs)
-    names = Counter(name.removesuffix("'s") for name in _NAME.findall(text))
-    lower = Counter(_WORD.findall(text))
+    words = Counter(_WORD.findall(text))
+    named = Counter(name.removesuffix("'s") for name in _NAME.findall(text))
     determined: Counter[str] = Counter()
-    closing: Counter[str] = Counter()
+    before_a_mark: Counter[str] = Counter()
     for word, mark in _DETERMINED.findall(text):
         determined[word] += 1
-        closing[word] += bool(mark)
-    nouns = {
-        word
-        for word, count in determined.items()
-        if count >= 12 and count >= 0.3 * lower[word] and closing[word] >= 0.2 * count
-    }
-    return (
-        frozenset(n for n, count in names.items() if count >= 10 and lower[n.lower()] < count) - _NOT_NAMES,
-        frozenset(nouns),
+        before_a_mark[word] += bool(mark)
+    names = {n for n, count in named.items() if count >= 10 and words[n.lower()] < count} - _NOT_NAMES
+    return Topics(
+        name=re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(names, key=lambda n: (-len(n), n))))})\b"),
+        nouns=frozenset(
+            word
+            for word, count in determined.items()
+            if count >= 12 and count >= 0.3 * words[word] and before_a_mark[word] >= 0.2 * count
+        ),
     )
+
+
+def sentences(paragraph: str) -> list[str]:
+    """A paragraph cut after each full stop, question or exclamation mark that ends a sentence."""
+    ends = [0, *(match.end() for match in _SENTENCE_END.finditer(paragraph)), len(paragraph)]
+    return [s for start, end in itertools.pairwise(ends) if (s := paragraph[start:end].strip())]
 
 
 def trim(text: str, max_words: int) -> str:
     """The longest run of whole sentences from the start within `max_words`; at least one sentence."""
-    ends = [match.end() for match in _SENTENCE_END.finditer(text)]
-    fitting = [end for end in ends if text.count(" ", 0, end) < max_words]
-    return text[: fitting[-1]] if fitting else text[: ends[0]] if ends else text
+    kept: list[str] = []
+    for sentence in sentences(text):
+        if kept and len(" ".join((*kept, sentence)).split()) > max_words:
+            break
+        kept.append(sentence)
+    return " ".join(kept)
 
 
 def utterance(paragraph: str) -> str | None:
@@ -141,26 +149,29 @@ def _dialogues(paragraphs: Sequence[str], rng: random.Random) -> Iterator[Conver
             yield Conversation(tuple(turns[: rng.randint(1, len(turns))]))
 
 
-def _about(
-    paragraphs: Sequence[str], at: int, names: frozenset[str], nouns: frozenset[str], rng: random.Random
-) -> Iterator[Conversation]:
-    if paragraphs[at].startswith('"') or len(paragraphs[at].split()) < 15:
+def _about(paragraph: str, topics: Topics, rng: random.Random) -> Iterator[Conversation]:
+    """Narration only: speech out of its place does not answer anything."""
+    if '"' in paragraph:
         return
-    head = " ".join(paragraphs[at].split()[:TOPIC_WITHIN_WORDS])
-    named = sorted(name for name in names if re.search(rf"\b{re.escape(name)}\b", head))
-    # "Mr. Bennet" and "Bennet" are one topic here, the longer form of it.
-    found = [name for name in named if not any(name != other and name in other for other in named)]
-    spoken_of = sorted(nouns.intersection(_WORD.findall(head)))
-    found += [rng.choice(("the {}", "{}", "a {}")).format(noun) for noun in spoken_of]
-    for topic in found:
-        yield Conversation(((rng.choice(TOPIC_PROMPTS).format(topic), _passage(paragraphs, at)),))
+    parts = sentences(paragraph)
+    for at, sentence in enumerate(parts):
+        head = " ".join(sentence.split()[:TOPIC_WITHIN_WORDS])
+        people = sorted(set(topics.name.findall(head)))
+        things = sorted(topics.nouns.intersection(_WORD.findall(head)))
+        asked = [(rng.choice((*TOPIC_PROMPTS, *PERSON_PROMPTS)), name) for name in people]
+        asked += [(rng.choice(TOPIC_PROMPTS), _with_article(noun, rng)) for noun in things]
+        for prompt, topic in asked:
+            yield Conversation(((prompt.format(topic), trim(" ".join(parts[at:]), MAX_ANSWER_WORDS)),))
 
 
-def _passage(paragraphs: Sequence[str], at: int) -> str:
-    """Paragraph `at`, with the next ones while they fit."""
-    passage = trim(paragraphs[at], MAX_ANSWER_WORDS)
-    for following in paragraphs[at + 1 :]:
-        if len(passage.split()) + len(following.split()) > MAX_ANSWER_WORDS:
-            break
-        passage = f"{passage}\n\n{following}"
-    return passage
+def _with_article(noun: str, rng: random.Random) -> str:
+    return rng.choice(("", "the ", "an " if noun[0] in "aeiou" else "a ")) + noun
+
+
+def _continuation(paragraph: str, rng: random.Random) -> Iterator[Conversation]:
+    words = paragraph.split()
+    if len(words) < 40 or rng.random() < 0.5:
+        return
+    given = rng.randint(6, 20)
+    prompt = rng.choice(CONTINUATION_PROMPTS).format(" ".join(words[:given]))
+    yield Conversation(((prompt, trim(" ".join(words[given:]), MAX_ANSWER_WORDS)),))

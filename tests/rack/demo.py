@@ -33,9 +33,9 @@ from tests.rack.host import HostError
 from tests.rack.phases import Phases
 from tests.rack.shell import ShellError
 
-QUESTION = "Tell me a story."
+QUESTIONS = ("Who are you?", "What do you think of Emma?")
 ANSWER_TOKENS = 96
-SEED = 7
+SEED = 2
 FAILURES = (
     CommandError, RackError, BuildError, HostError, ShellError, WaitError, DemoError, OpenAIError,
     subprocess.TimeoutExpired,
@@ -102,20 +102,22 @@ def run(cluster: Cluster, phases: Phases) -> None:
 
 
 def ask(url: str) -> str:
-    """Stream an answer through the openai client, printing it as it comes."""
+    """Stream answers through the openai client, printing them as they come."""
     client = OpenAI(base_url=f"{url}/v1", api_key="none", timeout=60)
     (model,) = (model.id for model in client.models.list())
-    print(f"{model} at {url}\n> {QUESTION}\n", flush=True)
-    stream = client.chat.completions.create(
-        model=model, messages=[{"role": "user", "content": QUESTION}], max_tokens=ANSWER_TOKENS,
-        temperature=0.7, seed=SEED, stream=True,
-    )  # fmt: skip
+    print(f"{model} at {url}", flush=True)
     parts = []
-    for event in stream:
-        for choice in event.choices:
-            parts.append(choice.delta.content or "")
-            print(parts[-1], end="", flush=True)
-    print("\n")
+    for question in QUESTIONS:
+        print(f"\n> {question}\n", flush=True)
+        stream = client.chat.completions.create(
+            model=model, messages=[{"role": "user", "content": question}], max_tokens=ANSWER_TOKENS,
+            temperature=0.6, seed=SEED, stream=True,
+        )  # fmt: skip
+        for event in stream:
+            for choice in event.choices:
+                parts.append(choice.delta.content or "")
+                print(parts[-1], end="", flush=True)
+        print(flush=True)
     return "".join(parts)
 
 
