@@ -70,6 +70,9 @@ class Operator:
             lines = answer.read().decode().splitlines()
         return sum(float(line.rpartition(" ")[2]) for line in lines if re.match(rf"{name}[{{ ]", line))
 
+    def leads(self) -> bool:
+        return self.metric("afd_operator_leader") == 1
+
     def errors(self) -> list[str]:
         return [line for line in self.log.read_text().splitlines() if "level=error" in line]
 
@@ -81,7 +84,7 @@ class Home:
     rack: Rack
 
     @contextmanager
-    def operator(self, server: str | None = None) -> Iterator[Operator]:
+    def operator(self, server: str | None = None, identity: str = IDENTITY) -> Iterator[Operator]:
         """An operator that talks to the API server, or to `server` in front of it. Killed at the end."""
         kubeconfig = self.rack.kubeconfig_of(f"{SYSTEM}/afd-operator")
         with tempfile.TemporaryDirectory() as folder:
@@ -91,7 +94,7 @@ class Home:
                 kubeconfig.write_text(through)
             log = Path(folder) / "operator.log"
             command = [sys.executable, "-m", "afd_operator.controller.main", "--kubeconfig", str(kubeconfig)]
-            command += ["--namespace", SYSTEM, "--identity", IDENTITY, "--http-port", "0"]
+            command += ["--namespace", SYSTEM, "--identity", identity, "--http-port", "0"]
             environment = {k: v for k, v in os.environ.items() if k != "KUBECONFIG"}
             with log.open("wb") as stderr:
                 process = subprocess.Popen(command, stderr=stderr, env=environment)

@@ -18,8 +18,8 @@ from afd_operator.lifecycle.actions import (
     Reserve,
 )
 from afd_operator.lifecycle.goal import Goal
-from afd_operator.lifecycle.observed import PodState
 from afd_operator.lifecycle.view import UnitView
+from afd_operator.lifecycle.waits import waits_for, waits_for_end, waits_for_nodes
 from afd_operator.placement.choice import Chosen, Full, Impossible, choose, has_room
 from afd_operator.resources.drift import as_wanted, stamped
 from afd_operator.resources.pods import pod_name, unit_pod
@@ -32,8 +32,6 @@ SETTLE_S = 10.0
 """A pod that fails at once is replaced no faster than this."""
 STRANDED_S = 60.0
 """How long a pod of a running unit may find no node in its domain before the unit may move."""
-OVERDUE_S = 60.0
-"""A pod still there so long after it ought to be gone is on a node that does not answer."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +102,7 @@ def stop(unit: UnitView, why: str, *, release: bool) -> UnitPlan:
     return UnitPlan(
         UnitStage.STOPPING,
         tuple(actions),
-        f"{why}; {_gone_when(unit.pods)}",
+        f"{why}; {waits_for_end(unit.pods)}",
         domain=unit.reservation.domain if unit.reservation else None,
     )
 
@@ -161,12 +159,12 @@ def _bring_up(look: _Look) -> UnitPlan:
     repairs = _repairs(look)
     complete = sorted(pod.place for pod in unit.pods if pod.lasting) == sorted(goal.places)
     if repairs or not complete:
-        return UnitPlan(UnitStage.RESERVED, repairs, _missing(look), domain, recheck_s=SETTLE_S)
+        return UnitPlan(UnitStage.RESERVED, repairs, waits_for(unit, goal), domain, recheck_s=SETTLE_S)
     if gated := [pod for pod in unit.pods if pod.gated]:
         lifts = tuple(LiftGate(pod.name, pod.uid) for pod in gated)
         return UnitPlan(UnitStage.GATED, lifts, "all pods exist", domain)
     unbound = [pod for pod in unit.pods if not pod.node]
-    return UnitPlan(UnitStage.RELEASED, (), _unbound(unbound), domain, recheck_s=WAIT_FOR_ROOM_S)
+    return UnitPlan(UnitStage.RELEASED, (), waits_for_nodes(unbound), domain, recheck_s=WAIT_FOR_ROOM_S)
 
 
 # ---- while it runs ----
@@ -191,7 +189,7 @@ def _keep(look: _Look) -> UnitPlan:
     if unit.serves:
         return UnitPlan(UnitStage.READY, tuple(actions), None, domain)
     stage = UnitStage.BROKEN if _lost(unit) else UnitStage.STARTED
-    return UnitPlan(stage, tuple(actions), _missing(look), domain, recheck_s=SETTLE_S)
+    return UnitPlan(stage, tuple(actions), waits_for(unit, goal), domain, recheck_s=SETTLE_S)
 
 
 def _update(look: _Look) -> UnitPlan:
@@ -264,40 +262,3 @@ def _stranded(look: _Look) -> bool:
     stuck = [pod for pod in look.unit.pods if pod.unschedulable_since and pod.unschedulable_since <= limit]
     lanes = {place for place in look.goal.places if place.role is Role.ATTENTION}
     return any(pod.role is not Role.ATTENTION for pod in stuck) or lanes <= {pod.place for pod in stuck}
-
-
-def _missing(look: _Look) -> str:
-    """What a unit waits for, the most telling first."""
-    unit, goal = look.unit, look.goal
-    name = goal.deployment.metadata.name
-    if overdue := [p for p in unit.pods if p.deleted and (goal.now - p.deleted).total_seconds() > OVERDUE_S]:
-        pod = overdue[0]
-        return (
-            f"pod {pod.name} ought to be gone since {pod.deleted:%Y-%m-%dT%H:%M:%SZ}, but its node does not "
-            f"answer: remove {pod.node}, or taint it node.kubernetes.io/out-of-service if it is down"
-        )
-    if troubled := [pod for pod in unit.pods if pod.trouble and not pod.ready]:
-        more = f" (and {len(troubled) - 1} more)" if len(troubled) > 1 else ""
-        return f"pod {troubled[0].name}: {troubled[0].trouble}{more}"
-    names = {place: pod_name(name, unit.unit, place) for place in goal.places}
-    if former := sorted(set(names.values()) & goal.names_taken):
-        return f"pod {former[0]} of a deleted deployment of this name is not gone yet"
-    if going := [pod.name for pod in unit.pods if pod.deleted]:
-        return f"waits for pod {going[0]} to be gone"
-    lasting = {pod.place for pod in unit.pods if pod.lasting}
-    if absent := [names[place] for place in goal.places if place not in lasting]:
-        return f"{len(absent)} of {len(names)} pods are missing: {', '.join(absent[:3])}"
-    if unit.report is not None and unit.report.waiting_for:
-        return unit.report.waiting_for
-    ready = sum(pod.ready for pod in unit.pods)
-    return f"{ready} of {len(names)} pods are Ready"
-
-
-def _unbound(pods: list[PodState]) -> str:
-    troubled = [pod for pod in pods if pod.trouble]
-    first = troubled[0] if troubled else pods[0]
-    return f"{len(pods)} pods have no node yet: {first.name}: {first.trouble or 'waits for the scheduler'}"
-
-
-def _gone_when(pods: tuple[PodState, ...]) -> str:
-    return f"{len(pods)} pods are not gone yet" if pods else "all pods are gone"
