@@ -58,8 +58,12 @@ class Colocated:
 
     def step_s(self, batch: Values, *, two_batches: bool = False) -> Array:
         """A decode step; with two batches the exchange of one hides behind the work of the other."""
-        parts = self.layer.colocated_us(np.asarray(batch) / (2 if two_batches else 1), self.workload.decode_context_tokens, self.ep)
-        late = stretch(self.ep, batch, mean=self.workload.decode_context_tokens, sd=self.workload.decode_context_sd)
+        parts = self.layer.colocated_us(
+            np.asarray(batch) / (2 if two_batches else 1), self.workload.decode_context_tokens, self.ep
+        )
+        late = stretch(
+            self.ep, batch, mean=self.workload.decode_context_tokens, sd=self.workload.decode_context_sd
+        )
         work = parts.attention * late + parts.dense + parts.experts
         layer = 2.0 * np.maximum(work, parts.exchange) if two_batches else work + parts.exchange
         model = self.layer.model
@@ -74,7 +78,9 @@ class Colocated:
         layer = self.layer
         attention = layer.attention_us(prompts, self.workload.prompt_tokens, "prefill")
         each = attention + layer.dense_us(tokens) + layer.experts_us(np.asarray(tokens) * self.ep, self.ep)
-        exchange = layer.exchange_us("dispatch", tokens, self.ep) + layer.exchange_us("combine", tokens, self.ep)
+        exchange = layer.exchange_us("dispatch", tokens, self.ep) + layer.exchange_us(
+            "combine", tokens, self.ep
+        )
         return (each + exchange) * layer.model.moe_layers
 
     def chunk_step_s(self, batch: Values, chunk: float) -> Array:
@@ -91,7 +97,9 @@ class Colocated:
         prefill = prefill + layer.attention_us(1.0, max(1.0, self.workload.prompt_tokens / 2))
         tokens = np.asarray(batch) + chunk
         rest = layer.dense_us(tokens) + layer.experts_us(tokens * self.ep, self.ep)
-        exchange = layer.exchange_us("dispatch", tokens, self.ep) + layer.exchange_us("combine", tokens, self.ep)
+        exchange = layer.exchange_us("dispatch", tokens, self.ep) + layer.exchange_us(
+            "combine", tokens, self.ep
+        )
         return np.asarray((own + prefill + rest + exchange) * model.moe_layers + layer.head_us(batch)) * 1e-6
 
 
@@ -106,7 +114,11 @@ def ep_widths(layer: LayerModel) -> list[int]:
 def fitting(layer: LayerModel, workload: Workload, rules: MemoryRules, ep: int) -> int:
     """Requests that fit on a GPU of an EP group; 0 when the weights do not."""
     kv = colocated_kv_bytes(layer.model, layer.hardware, ep, rules)
-    return min(MAX_BATCH, batch_that_fits(layer.model, kv, workload.decode_context_tokens, rules)) if kv > 0 else 0
+    return (
+        min(MAX_BATCH, batch_that_fits(layer.model, kv, workload.decode_context_tokens, rules))
+        if kv > 0
+        else 0
+    )
 
 
 def decode(layer: LayerModel, workload: Workload, slo: Slo, rules: MemoryRules) -> list[Candidate]:
@@ -152,11 +164,17 @@ def serving(layer: LayerModel, workload: Workload, slo: Slo, rules: MemoryRules)
     for ep, limit in groups:
         if limit:
             group = Colocated(layer, workload, ep)
-            found += [*_chunked(group, limit, slo), *_between_steps(group, limit, slo), *_side_by_side(group, limit, slo)]
+            found += [
+                *_chunked(group, limit, slo),
+                *_between_steps(group, limit, slo),
+                *_side_by_side(group, limit, slo),
+            ]
     return found + list(_separate(layer, workload, slo, groups))
 
 
-def _candidate(system: str, setting: str, group: Colocated, batch: float, step_s: float, rate: float, ttft_s: float) -> Candidate:
+def _candidate(
+    system: str, setting: str, group: Colocated, batch: float, step_s: float, rate: float, ttft_s: float
+) -> Candidate:
     return Candidate(
         system=system, setting=f"EP{group.ep}{setting}", ep=group.ep, batch=int(batch), step_s=step_s, requests_per_s=rate,
         tokens_per_s=rate * group.workload.output_tokens, ttft_s=ttft_s,
@@ -174,7 +192,9 @@ def _chunked(group: Colocated, limit: int, slo: Slo) -> Iterable[Candidate]:
         step = float(group.chunk_step_s(batch, used))
         ttft = math.ceil(prompt / used) * step
         if step <= (slo.tpot_s or math.inf) and ttft <= (slo.ttft_s or math.inf):
-            yield _candidate("chunked", f", chunks of {used:.0f}", group, batch, step, batch / step / output, ttft)
+            yield _candidate(
+                "chunked", f", chunks of {used:.0f}", group, batch, step, batch / step / output, ttft
+            )
 
 
 def _between_steps(group: Colocated, limit: int, slo: Slo) -> Iterable[Candidate]:
@@ -187,7 +207,15 @@ def _between_steps(group: Colocated, limit: int, slo: Slo) -> Iterable[Candidate
     allowed = (tpot <= (slo.tpot_s or math.inf)) & (prompt_s + tpot <= (slo.ttft_s or math.inf))
     if allowed.any():
         best = int(np.argmax(np.where(allowed, rates, 0)))
-        yield _candidate("colocated", "", group, batches[best], float(tpot[best]), float(rates[best]), prompt_s + float(tpot[best]))
+        yield _candidate(
+            "colocated",
+            "",
+            group,
+            batches[best],
+            float(tpot[best]),
+            float(rates[best]),
+            prompt_s + float(tpot[best]),
+        )
 
 
 def _side_by_side(group: Colocated, limit: int, slo: Slo) -> Iterable[Candidate]:
@@ -201,10 +229,14 @@ def _side_by_side(group: Colocated, limit: int, slo: Slo) -> Iterable[Candidate]
         if best is not None and prompt_s <= (slo.ttft_s or math.inf):
             step = float(steps[best]) / share
             rate = min(batches[best] / step / output, 1.0 / prompt_s)
-            yield _candidate("pdmux", f", {share:.0%} of SMs for decode", group, batches[best], step, float(rate), prompt_s)
+            yield _candidate(
+                "pdmux", f", {share:.0%} of SMs for decode", group, batches[best], step, float(rate), prompt_s
+            )
 
 
-def _separate(layer: LayerModel, workload: Workload, slo: Slo, groups: list[tuple[int, int]]) -> Iterable[Candidate]:
+def _separate(
+    layer: LayerModel, workload: Workload, slo: Slo, groups: list[tuple[int, int]]
+) -> Iterable[Candidate]:
     """Prefill and decode instances of whole EP groups inside the domain, each with all the weights."""
     gpus, output = layer.hardware.gpus_per_domain, workload.output_tokens
     for ep_p, fits_p in groups:
@@ -222,15 +254,29 @@ def _separate(layer: LayerModel, workload: Workload, slo: Slo, groups: list[tupl
                 continue
             per_decode_gpu = float(batches[best] / steps[best] / output)
             rate, prefill, dec = max(
-                (min(p * ep_p / prompt_s, d * ep_d * per_decode_gpu) / (p * ep_p + d * ep_d), p * ep_p, d * ep_d)
+                (
+                    min(p * ep_p / prompt_s, d * ep_d * per_decode_gpu) / (p * ep_p + d * ep_d),
+                    p * ep_p,
+                    d * ep_d,
+                )
                 for p in range(1, gpus // ep_p + 1)
                 for d in range(1, (gpus - p * ep_p) // ep_d + 1)
             )
-            yield _candidate("pdd", f", {prefill} prefill (EP{ep_p}) + {dec} decode GPUs", group, batches[best], float(steps[best]), rate, prompt_s)
+            yield _candidate(
+                "pdd",
+                f", {prefill} prefill (EP{ep_p}) + {dec} decode GPUs",
+                group,
+                batches[best],
+                float(steps[best]),
+                rate,
+                prompt_s,
+            )
 
 
 def best(candidates: list[Candidate]) -> Candidate:
     """Most requests per second and GPU; raises MissingData if no colocated system fits at all."""
     if not candidates:
-        raise MissingData("no colocated system fits this model and service level in one domain: nothing to compare with")
+        raise MissingData(
+            "no colocated system fits this model and service level in one domain: nothing to compare with"
+        )
     return max(candidates, key=lambda c: c.requests_per_s)

@@ -26,7 +26,9 @@ def model(name: str) -> ModelSpec:
     """The packaged model `name`, or the only one whose name ends with it; raises InvalidModel or UnsupportedModel."""
     entries = _entries()
     wanted = name.lower()
-    matches = [n for n in entries if n.lower() == wanted] or [n for n in entries if n.lower().endswith("/" + wanted)]
+    matches = [n for n in entries if n.lower() == wanted] or [
+        n for n in entries if n.lower().endswith("/" + wanted)
+    ]
     if len(matches) != 1:
         near = [n for n in entries if wanted.split("/")[-1][:6] in n.lower()]
         hint = f"; close: {', '.join(near[:6])}" if near else ""

@@ -40,30 +40,65 @@ def plan_main(argv: list[str] | None = None) -> int:
         return REFUSED
 
 
+def simulate_main(argv: list[str] | None = None) -> int:
+    """Entry point of `afd simulate`."""
+    from afd_operator.planner.simulator.command import main
+
+    return main(argv)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="afd plan", description="Whether to disaggregate a model on a rack for a service level, and how to lay it out."
+        prog="afd plan",
+        description="Whether to disaggregate a model on a rack for a service level, and how to lay it out.",
     )
-    parser.add_argument("--model", required=True, help="a known name (Qwen/Qwen3-235B-A22B-FP8), or a config.json or its folder")
+    parser.add_argument(
+        "--model",
+        required=True,
+        help="a known name (Qwen/Qwen3-235B-A22B-FP8), or a config.json or its folder",
+    )
     parser.add_argument("--hardware", required=True, help=f"one of {', '.join(hardware_names())}")
-    parser.add_argument("--profile", type=Path, help="CSV of your own kernel timings, instead of the packaged ones")
+    parser.add_argument(
+        "--profile", type=Path, help="CSV of your own kernel timings, instead of the packaged ones"
+    )
     work = parser.add_argument_group("workload (one of --trace, --prompt with --answer, --context)")
-    work.add_argument("--trace", type=Path, help="CSV with arrival, prompt and output columns (Mooncake or Azure layout)")
+    work.add_argument(
+        "--trace", type=Path, help="CSV with arrival, prompt and output columns (Mooncake or Azure layout)"
+    )
     work.add_argument("--prompt", type=float, metavar="TOKENS", help="mean prompt length")
     work.add_argument("--answer", type=float, metavar="TOKENS", help="mean answer length")
-    work.add_argument("--context", type=float, metavar="TOKENS", help="decode only, every token at this context")
-    parser.add_argument("--phase", choices=[p.value for p in Phase], help="decode only, or prefill and decode (default)")
+    work.add_argument(
+        "--context", type=float, metavar="TOKENS", help="decode only, every token at this context"
+    )
+    parser.add_argument(
+        "--phase", choices=[p.value for p in Phase], help="decode only, or prefill and decode (default)"
+    )
     parser.add_argument("--ttft", help="target, like 2s")
     parser.add_argument("--tpot", help="target, like 50ms")
-    parser.add_argument("--percentile", type=float, default=90.0, help="of requests that must meet the targets (default 90)")
+    parser.add_argument(
+        "--percentile", type=float, default=90.0, help="of requests that must meet the targets (default 90)"
+    )
     parser.add_argument("--kv-dtype", choices=sorted(KV_ELEMENT_BYTES), default="bf16")
-    parser.add_argument("--kv-fraction", type=float, default=KV_FRACTION, help=f"share of HBM to use (default {KV_FRACTION})")
+    parser.add_argument(
+        "--kv-fraction", type=float, default=KV_FRACTION, help=f"share of HBM to use (default {KV_FRACTION})"
+    )
     parser.add_argument("--spares", type=int, default=0, help="nodes of the domain that stay free")
-    parser.add_argument("--skewed", action="store_true", help="time experts under skewed routing (power law 1.2)")
-    parser.add_argument("--output", choices=("table", "json", "yaml"), default="table", help="yaml: an AFDDeployment ready to apply")
-    parser.add_argument("--explain", action="store_true", help="the three factors, and what would change the answer")
+    parser.add_argument(
+        "--skewed", action="store_true", help="time experts under skewed routing (power law 1.2)"
+    )
+    parser.add_argument(
+        "--output",
+        choices=("table", "json", "yaml"),
+        default="table",
+        help="yaml: an AFDDeployment ready to apply",
+    )
+    parser.add_argument(
+        "--explain", action="store_true", help="the three factors, and what would change the answer"
+    )
     parser.add_argument("--plot", type=Path, metavar="FILE", help="write four plots as .svg or .png")
-    parser.add_argument("--compare", choices=("aiconfigurator",), help="put the layout to another estimator, where installed")
+    parser.add_argument(
+        "--compare", choices=("aiconfigurator",), help="put the layout to another estimator, where installed"
+    )
     parser.add_argument("--name", default="planned", help="metadata.name of the YAML")
     parser.add_argument("--source", default="pvc://models", help="model source in the YAML")
     parser.add_argument("--image", default="afd-runtime:latest", help="runtime image in the YAML")
@@ -112,7 +147,11 @@ def _yaml(arguments: argparse.Namespace, plan: Plan, question: Question) -> int:
 
     if plan.layout is None or (plan.answer is not Answer.DISAGGREGATE and not arguments.anyway):
         why = plan.findings[0].text
-        print(f"afd plan: no manifest, the answer is {plan.answer}: {why}" + ("" if plan.layout is None else " (--anyway prints it)"), file=sys.stderr)
+        print(
+            f"afd plan: no manifest, the answer is {plan.answer}: {why}"
+            + ("" if plan.layout is None else " (--anyway prints it)"),
+            file=sys.stderr,
+        )
         return NO_MANIFEST
     document = manifest(plan, question, name=arguments.name, source=arguments.source, image=arguments.image)
     print(f"# afd plan: {plan.answer}; {plan.findings[0].text}")

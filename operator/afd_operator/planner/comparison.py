@@ -15,7 +15,13 @@ from afd_operator.planner.errors import MissingData
 from afd_operator.planner.plan import Plan, Question
 
 TIMEOUT_S = 300
-SYSTEMS = {"gb200-nvl72": "gb200", "gb300-nvl72": "gb300", "b200-x8": "b200_sxm", "h200-x8": "h200_sxm", "h100-x8": "h100_sxm"}
+SYSTEMS = {
+    "gb200-nvl72": "gb200",
+    "gb300-nvl72": "gb300",
+    "b200-x8": "b200_sxm",
+    "h200-x8": "h200_sxm",
+    "h100-x8": "h100_sxm",
+}
 KV = {"bf16": "bfloat16", "fp8": "fp8"}
 _FIGURE = re.compile(r"^\s+(T_[a-z0-9_]+|tokens/s/gpu):\s+([0-9][0-9,]*(?:\.[0-9]+)?)", re.MULTILINE)
 

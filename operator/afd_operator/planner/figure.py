@@ -46,7 +46,9 @@ class Figure:
     @classmethod
     def spread(cls, value: float, unit: str, kind: Kind, source: str, *, sigma: float) -> Figure:
         """A figure whose relative error has the standard deviation `sigma`."""
-        return cls(value, unit, kind, source, low=value * math.exp(-Z * sigma), high=value * math.exp(Z * sigma))
+        return cls(
+            value, unit, kind, source, low=value * math.exp(-Z * sigma), high=value * math.exp(Z * sigma)
+        )
 
     def __str__(self) -> str:
         bounds = "" if self.low is None or self.high is None else f" ({self.low:.4g} .. {self.high:.4g})"

@@ -79,7 +79,9 @@ class Component:
     source: str
 
     @classmethod
-    def from_rows(cls, x: Array, s: Array, latency_us: Array, source: str, base: Fit | None = None) -> Component:
+    def from_rows(
+        cls, x: Array, s: Array, latency_us: Array, source: str, base: Fit | None = None
+    ) -> Component:
         """The component through rows (x, s, latency); `base` is a fit over a wider table, if there is one."""
         shape = base or fit(x, s, latency_us)
         predicted = np.asarray(shape(x, s), dtype=float)
@@ -98,7 +100,9 @@ class Component:
         """Relative standard deviation of the prediction: the worst over the points asked for."""
         coordinate = np.log(np.asarray(self.fit(x, s), dtype=float))
         slack = 0.1
-        outside = (coordinate < self.log_fit[0] - slack).any() or (coordinate > self.log_fit[-1] + slack).any()
+        outside = (coordinate < self.log_fit[0] - slack).any() or (
+            coordinate > self.log_fit[-1] + slack
+        ).any()
         return max(self.sigma, self.fit.sigma) if outside else self.sigma
 
 

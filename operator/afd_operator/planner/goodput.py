@@ -13,7 +13,12 @@ import math
 
 
 def goodput(
-    *, prefill_batch: float, prefill_time_s: float, decode_batch: float, decode_time_s: float, output_tokens: float
+    *,
+    prefill_batch: float,
+    prefill_time_s: float,
+    decode_batch: float,
+    decode_time_s: float,
+    output_tokens: float,
 ) -> float:
     """Requests per second that both phases sustain; raises ValueError for a time or length of zero."""
     if prefill_time_s <= 0 or decode_time_s <= 0 or output_tokens <= 0:

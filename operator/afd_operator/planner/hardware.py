@@ -53,7 +53,9 @@ class Hardware:
         """The figure `field`, or InvalidHardware if it is not established for this system."""
         value = getattr(self, field)
         if value is None:
-            raise InvalidHardware(f"{self.title}: {field} is not established, and this question needs it ({self.source})")
+            raise InvalidHardware(
+                f"{self.title}: {field} is not established, and this question needs it ({self.source})"
+            )
         return float(value)
 
 

@@ -38,8 +38,14 @@ class StepShares:
     step: float
 
     def __post_init__(self) -> None:
-        if min(self.dense, self.moe) < 0 or self.fmha <= 0 or abs(self.fmha + self.dense + self.moe - self.step) > 0.01 * self.step:
-            raise ValueError(f"{self} is no decomposition of a step: positive parts that add up to it within 1 %")
+        if (
+            min(self.dense, self.moe) < 0
+            or self.fmha <= 0
+            or abs(self.fmha + self.dense + self.moe - self.step) > 0.01 * self.step
+        ):
+            raise ValueError(
+                f"{self} is no decomposition of a step: positive parts that add up to it within 1 %"
+            )
 
     @classmethod
     def percent(cls, fmha: float, dense: float, moe: float) -> StepShares:
@@ -51,7 +57,9 @@ def batch_tax(attention_nodes: int, expert_nodes: int) -> float:
     return attention_nodes / (attention_nodes + expert_nodes)
 
 
-def speedup(*, batch_expansion: float, attention_nodes: int, expert_nodes: int, latency_ratio: float) -> float:
+def speedup(
+    *, batch_expansion: float, attention_nodes: int, expert_nodes: int, latency_ratio: float
+) -> float:
     """S, output per GPU relative to the colocated system (1 = no gain)."""
     return batch_expansion * batch_tax(attention_nodes, expert_nodes) * latency_ratio
 
@@ -65,7 +73,9 @@ def speedup_from_shares(
     shares: StepShares, *, batch_expansion: float, attention_nodes: int, expert_nodes: int, microbatches: int
 ) -> float:
     """S predicted from a profile of the colocated step alone, the FFN hidden."""
-    latency_ratio = shares.step / attention_time(shares, batch_expansion=batch_expansion, microbatches=microbatches)
+    latency_ratio = shares.step / attention_time(
+        shares, batch_expansion=batch_expansion, microbatches=microbatches
+    )
     return speedup(
         batch_expansion=batch_expansion, attention_nodes=attention_nodes, expert_nodes=expert_nodes,
         latency_ratio=latency_ratio,

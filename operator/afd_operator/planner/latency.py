@@ -79,11 +79,19 @@ class LayerModel:
     assume: Assumptions = field(default_factory=Assumptions)
 
     @classmethod
-    def of(cls, model: ModelSpec, hardware: Hardware, assume: Assumptions | None = None, profile: Profile | None = None) -> LayerModel:
+    def of(
+        cls,
+        model: ModelSpec,
+        hardware: Hardware,
+        assume: Assumptions | None = None,
+        profile: Profile | None = None,
+    ) -> LayerModel:
         """With `profile`, or the packaged one of the hardware."""
         if profile is None:
             if hardware.profile is None:
-                raise MissingData(f"{hardware.title} has no kernel timings; measure them with `afd profile` and pass --profile")
+                raise MissingData(
+                    f"{hardware.title} has no kernel timings; measure them with `afd profile` and pass --profile"
+                )
             profile = built_in(hardware.profile)
         return cls(model, hardware, profile, assume or Assumptions())
 
@@ -112,7 +120,9 @@ class LayerModel:
             return self.profile.module(phase, dtype, f"dsa{group.query_heads}")
         component, width = self.profile.attention(phase, dtype, group.shape)
         window = group.window_tokens
-        return lambda batch, context: component(batch * width, context if window is None else np.minimum(context, window))
+        return lambda batch, context: component(
+            batch * width, context if window is None else np.minimum(context, window)
+        )
 
     def dense_us(self, tokens: Values) -> Array:
         """Everything but FMHA and experts, per MoE layer, for `tokens` tokens in one pass."""
@@ -126,7 +136,14 @@ class LayerModel:
         total = total + dense_layers * self._ffn(model.dense_width, tokens)
         total = total + model.moe_layers * self._ffn(model.shared_width, tokens)
         total = total + model.moe_layers * self._gemm(model.experts, model.hidden, tokens, Precision.BF16)
-        norm = MEMORY_OP_US + np.asarray(tokens) * model.hidden * 6.0 / (MEMORY_EFFICIENCY * self.hardware.hbm_bytes_per_s) * 1e6
+        norm = (
+            MEMORY_OP_US
+            + np.asarray(tokens)
+            * model.hidden
+            * 6.0
+            / (MEMORY_EFFICIENCY * self.hardware.hbm_bytes_per_s)
+            * 1e6
+        )
         small = self.small_kernels[0] * np.maximum(1.0, np.asarray(tokens) / 512.0)
         return (total + model.layers * (2.0 * norm + small)) / model.moe_layers
 
@@ -157,7 +174,9 @@ class LayerModel:
         model = self.model
         dtype = "nvfp4" if model.expert_precision is Precision.INT4 else str(model.expert_precision)
         if model.expert_precision is Precision.INT4:
-            raise UnsupportedModel(f"{model.name}: no table times INT4 experts; measure them with `afd profile`")
+            raise UnsupportedModel(
+                f"{model.name}: no table times INT4 experts; measure them with `afd profile`"
+            )
         shape = f"{model.hidden}x{model.expert_width}e{model.experts}k{model.top_k}"
         name = "moe_skewed" if self.assume.skewed_routing else "moe"
         if self.profile.has(name, dtype, shape):
@@ -183,7 +202,9 @@ class LayerModel:
 
     def floor_us(self, tokens: float, ranks: int) -> float:
         """Weight-read floor of T_e."""
-        return weight_floor_us(self.model, tokens=tokens, ranks=ranks, hbm_bytes_per_s=self.hardware.hbm_bytes_per_s)
+        return weight_floor_us(
+            self.model, tokens=tokens, ranks=ranks, hbm_bytes_per_s=self.hardware.hbm_bytes_per_s
+        )
 
     def _link(self) -> float:
         return self.hardware.required("link_bytes_per_s") * self.assume.link_efficiency
@@ -199,7 +220,10 @@ class LayerModel:
             copies = copies_per_token(experts=self.model.experts, top_k=self.model.top_k, ranks=ep)
             element = MOE_DISPATCH_BYTES if direction == "dispatch" else MOE_COMBINE_BYTES
             payload = np.asarray(tokens) * copies * self.model.hidden * element
-            return EXCHANGE_LATENCY_US[direction] + payload / (EXCHANGE_EFFICIENCY * self.hardware.required("link_bytes_per_s")) * 1e6
+            return (
+                EXCHANGE_LATENCY_US[direction]
+                + payload / (EXCHANGE_EFFICIENCY * self.hardware.required("link_bytes_per_s")) * 1e6
+            )
         component, scale = found
         latency = float(component(1.0))
         link = self.hardware.required("link_bytes_per_s")
@@ -208,7 +232,11 @@ class LayerModel:
 
     def _exchange(self, direction: str, ep: int, tokens: float) -> tuple[Component, float] | None:
         """The timed all-to-all that an engine would pick: low latency for decode, else throughput."""
-        kinds = [f"{direction}_ll", direction, f"{direction}_ht"] if tokens <= 1024 else [f"{direction}_ht", direction]
+        kinds = (
+            [f"{direction}_ll", direction, f"{direction}_ht"]
+            if tokens <= 1024
+            else [f"{direction}_ht", direction]
+        )
         for kind in kinds:
             if ep in self.profile.exchange_widths(kind):
                 return self.profile.exchange(kind, self.model.hidden, ep)
@@ -229,7 +257,12 @@ class LayerModel:
         worst = 0.0
         for group in self.model.attention:
             if group.kind is AttentionKind.DSA:
-                worst = max(worst, self.profile.module("decode", self.assume.kv_dtype, f"dsa{group.query_heads}").error(batch, context))
+                worst = max(
+                    worst,
+                    self.profile.module("decode", self.assume.kv_dtype, f"dsa{group.query_heads}").error(
+                        batch, context
+                    ),
+                )
             else:
                 component, width = self.profile.attention("decode", self.assume.kv_dtype, group.shape)
                 worst = max(worst, component.error(batch * width, context))
@@ -243,7 +276,9 @@ class LayerModel:
         return math.hypot(gemms, sd) / whole
 
     def experts_sigma(self, tokens: float, ranks: int) -> float:
-        tiles, fill = random_footprint(tokens, experts=self.model.experts, top_k=self.model.top_k, ranks=float(ranks))
+        tiles, fill = random_footprint(
+            tokens, experts=self.model.experts, top_k=self.model.top_k, ranks=float(ranks)
+        )
         component, per_tile = self._expert_component(ranks)
         return component.error(tiles * per_tile, fill)
 

@@ -67,7 +67,9 @@ class Layouts:
         return Layouts(*(getattr(self, f.name)[index] for f in fields(self)))
 
 
-def enumerate_layouts(layer: LayerModel, *, spares: int = 0, with_prefill: bool, budget_step: int = 8) -> Layouts:
+def enumerate_layouts(
+    layer: LayerModel, *, spares: int = 0, with_prefill: bool, budget_step: int = 8
+) -> Layouts:
     """All layouts of one domain whose expert GPUs divide the experts; `spares` nodes stay free."""
     hw, experts = layer.hardware, layer.model.experts
     nodes, per = hw.nodes_per_domain - spares, hw.gpus_per_node
@@ -125,7 +127,9 @@ class Tables:
     """Expert ranks -> T_e over `log_tokens`, all SMs."""
 
     @classmethod
-    def of(cls, layer: LayerModel, workload: Workload, limit: int, ranks: list[int], most_tokens: float) -> Tables:
+    def of(
+        cls, layer: LayerModel, workload: Workload, limit: int, ranks: list[int], most_tokens: float
+    ) -> Tables:
         # A batch of b in m microbatches has b/m requests each; quarters cover m = 1, 2, 4 exactly, 3 nearly.
         requests = np.maximum(np.arange(4 * limit + 1) / 4.0, 0.25)
         log_tokens = np.linspace(0.0, math.log(max(most_tokens, 2.0)), _GRID)
@@ -173,7 +177,9 @@ class Search:
             prefill_batch, prefill_us = self._prefill(layouts, t_a, t_e)
             able = prefill_us <= (self.slo.ttft_s or math.inf) * 1e6
             feasible = feasible & able
-            rate = np.where(feasible, np.minimum(rate, prefill_batch * layouts.prefill * per / (prefill_us * 1e-6)), 0.0)
+            rate = np.where(
+                feasible, np.minimum(rate, prefill_batch * layouts.prefill * per / (prefill_us * 1e-6)), 0.0
+            )
         paid = (layouts.attention + layouts.expert) * per
         return Evaluation(
             batch, t_a, t_e, self.layer.transfer_us(), step, prefill_batch, prefill_us, rate / paid,
@@ -208,13 +214,19 @@ class Search:
         per, work = self.layer.hardware.gpus_per_node, self.workload
         lanes = layouts.decode * per
         quarter = np.rint(4 * batch / layouts.microbatches).astype(np.int64)
-        late = stretch(lanes, batch / layouts.microbatches, mean=work.decode_context_tokens, sd=work.decode_context_sd)
+        late = stretch(
+            lanes, batch / layouts.microbatches, mean=work.decode_context_tokens, sd=work.decode_context_sd
+        )
         t_a = tables.attention[quarter] * late + tables.dense[quarter]
         tokens = lanes * batch / layouts.microbatches
         t_e = tables.expert_us(tokens, layouts.expert * per) * (self._sms() / layouts.budget)
         head = tables.head[quarter] * layouts.microbatches
         layers = self.layer.model.moe_layers
-        return t_a, t_e, _by_microbatches(layouts.microbatches, t_a, t_e, self.layer.transfer_us(), layers) + head
+        return (
+            t_a,
+            t_e,
+            _by_microbatches(layouts.microbatches, t_a, t_e, self.layer.transfer_us(), layers) + head,
+        )
 
     def _sms(self) -> float:
         return self.layer.hardware.required("sms")
@@ -253,13 +265,17 @@ class Search:
         layer, work = self.layer, self.workload
         per = layer.hardware.gpus_per_node
         cycle = layer_cycle(t_a, t_e, layer.transfer_us(), 1)
-        busy = np.minimum(1.0, layouts.microbatches * t_e / np.maximum(cycle, layouts.microbatches * np.maximum(t_a, t_e)))
+        busy = np.minimum(
+            1.0, layouts.microbatches * t_e / np.maximum(cycle, layouts.microbatches * np.maximum(t_a, t_e))
+        )
         share = 1.0 - busy * layouts.budget / self._sms()
         best_batch = np.zeros(len(layouts), dtype=np.int64)
         best_us = np.full(len(layouts), np.inf)
         for prompts in (1, 2, 4, 8):
             time_us = self._prefill_us(layouts, prompts, np.maximum(share, 1e-3), per)
-            better = (time_us <= (self.slo.ttft_s or math.inf) * 1e6) & (prompts / time_us > best_batch / best_us)
+            better = (time_us <= (self.slo.ttft_s or math.inf) * 1e6) & (
+                prompts / time_us > best_batch / best_us
+            )
             better |= best_batch == 0
             best_batch = np.where(better, prompts, best_batch)
             best_us = np.where(better, time_us, best_us)
@@ -271,7 +287,9 @@ class Search:
         t_a = float(layer.attention_us(prompts / 2.0, work.prompt_tokens, "prefill") + layer.dense_us(half))
         pairs, which = _pairs(layouts.prefill, layouts.expert)
         t_e = np.array([float(layer.expert_time_us(p * per * half, n * per)) for p, n in pairs])[which]
-        return np.asarray(step_time(t_a, t_e / share, layer.transfer_us(), microbatches=2, layers=layer.model.moe_layers))
+        return np.asarray(
+            step_time(t_a, t_e / share, layer.transfer_us(), microbatches=2, layers=layer.model.moe_layers)
+        )
 
 
 def _pairs(first: Ints, second: Ints) -> tuple[list[tuple[int, int]], Ints]:

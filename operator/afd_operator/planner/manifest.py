@@ -25,7 +25,12 @@ def manifest(plan: Plan, question: Question, *, name: str, source: str, image: s
         budget = {"boundary": layout.boundary_sms, "decode": layout.decode_sms}
     targets = {"ttft": _duration(slo.ttft_s), "tpot": _duration(slo.tpot_s)}
     spec: dict[str, object] = {
-        "model": {"id": question.model.name, "source": source, "contextLength": context, "kvCacheDtype": question.rules.kv_dtype},
+        "model": {
+            "id": question.model.name,
+            "source": source,
+            "contextLength": context,
+            "kvCacheDtype": question.rules.kv_dtype,
+        },
         "units": 1,
         "ratio": {"attention": layout.attention, "expert": layout.expert, "prefill": layout.prefill},
         "microbatches": layout.microbatches,

@@ -70,9 +70,15 @@ def colocated_kv_bytes(model: ModelSpec, hw: Hardware, ep: int, rules: MemoryRul
     return usable_bytes(hw, rules) - weights - attention_buffers(model, ep, rules)
 
 
-def expert_free_bytes(model: ModelSpec, hw: Hardware, attention_gpus: int, expert_ranks: int, rules: MemoryRules) -> float:
+def expert_free_bytes(
+    model: ModelSpec, hw: Hardware, attention_gpus: int, expert_ranks: int, rules: MemoryRules
+) -> float:
     """Bytes left on an expert GPU; negative when its share of the experts and the buffers do not fit."""
-    return usable_bytes(hw, rules) - model.expert_bytes / expert_ranks - expert_buffers(model, attention_gpus, rules)
+    return (
+        usable_bytes(hw, rules)
+        - model.expert_bytes / expert_ranks
+        - expert_buffers(model, attention_gpus, rules)
+    )
 
 
 def batch_that_fits(model: ModelSpec, kv_bytes: float, context_tokens: float, rules: MemoryRules) -> int:

@@ -92,8 +92,12 @@ class AttentionGroup:
         query = heads * self.key_dim
         queries = hidden * self.query_rank + self.query_rank * query if self.query_rank else hidden * query
         nope = self.key_dim - self.rope_dim
-        latent = hidden * (self.latent_rank + self.rope_dim) + self.latent_rank * heads * (nope + self.value_dim)
-        index = (self.query_rank or hidden) * self.index_heads * self.index_dim + hidden * (self.index_dim + self.index_heads)
+        latent = hidden * (self.latent_rank + self.rope_dim) + self.latent_rank * heads * (
+            nope + self.value_dim
+        )
+        index = (self.query_rank or hidden) * self.index_heads * self.index_dim + hidden * (
+            self.index_dim + self.index_heads
+        )
         return self.layers * (queries + latent + out) + self.index_layers * index
 
     @property
@@ -287,13 +291,17 @@ def _precisions(r: _Reader) -> tuple[Precision, Precision]:
         return Precision.NVFP4, Precision.BF16
     groups = quantisation.get("config_groups")
     weights = [g.get("weights") for g in groups.values()] if isinstance(groups, Mapping) else []
-    if weights and all(isinstance(w, Mapping) and (w.get("num_bits"), w.get("type")) == (4, "int") for w in weights):
+    if weights and all(
+        isinstance(w, Mapping) and (w.get("num_bits"), w.get("type")) == (4, "int") for w in weights
+    ):
         return Precision.INT4, Precision.BF16
     named = algorithm or method or "an unnamed method"
     raise UnsupportedModel(f"{r.name}: weights quantised by {named!r} have no known size")
 
 
-def _gqa(r: _Reader, layers: int, *, window: int | None = None, value_dim: int | None = None) -> AttentionGroup:
+def _gqa(
+    r: _Reader, layers: int, *, window: int | None = None, value_dim: int | None = None
+) -> AttentionGroup:
     heads = r.number("num_attention_heads")
     kv_heads = r.number("num_key_value_heads")
     if heads % kv_heads:
@@ -324,7 +332,9 @@ def _latent(r: _Reader, layers: int) -> AttentionGroup:
     )
 
 
-def _windowed(r: _Reader, layers: int, is_windowed: list[bool], window: int, **dims: int) -> tuple[AttentionGroup, ...]:
+def _windowed(
+    r: _Reader, layers: int, is_windowed: list[bool], window: int, **dims: int
+) -> tuple[AttentionGroup, ...]:
     inside = sum(is_windowed)
     groups = [(layers - inside, None), (inside, window)]
     return tuple(_gqa(r, count, window=w, **dims) for count, w in groups if count)

@@ -32,7 +32,9 @@ def footprint(tokens_of_expert: Iterable[int], tile_rows: int = TILE_ROWS) -> in
     return sum(-(-m // tile_rows) for m in tokens_of_expert if m > 0)
 
 
-def balanced_footprint(tokens: Values, *, experts: int, top_k: int, ranks: Values, tile_rows: int = TILE_ROWS) -> tuple[Array, Array]:
+def balanced_footprint(
+    tokens: Values, *, experts: int, top_k: int, ranks: Values, tile_rows: int = TILE_ROWS
+) -> tuple[Array, Array]:
     """(x_moe, rows per tile) of one of `ranks` ranks if `tokens` tokens spread evenly over the experts."""
     rows = np.maximum(np.asarray(tokens, dtype=float) * top_k / ranks, 1e-9)
     active = np.minimum(experts / np.asarray(ranks, dtype=float), np.maximum(rows, 1.0))
@@ -41,7 +43,9 @@ def balanced_footprint(tokens: Values, *, experts: int, top_k: int, ranks: Value
     return tiles, rows / tiles
 
 
-def random_footprint(tokens: Values, *, experts: int, top_k: int, ranks: Values, tile_rows: int = TILE_ROWS) -> tuple[Array, Array]:
+def random_footprint(
+    tokens: Values, *, experts: int, top_k: int, ranks: Values, tile_rows: int = TILE_ROWS
+) -> tuple[Array, Array]:
     """(mean x_moe, rows per tile) of a rank if every token picks its experts at random; vectorised.
 
     `expected_footprint` with the binomial tail replaced by the logistic curve that approximates the
@@ -49,17 +53,25 @@ def random_footprint(tokens: Values, *, experts: int, top_k: int, ranks: Values,
     """
     mean = np.maximum(np.asarray(tokens, dtype=float), 1e-9) * top_k / experts
     spread = np.sqrt(mean * (1.0 - top_k / experts) + 1e-12)
-    per_expert = 1.0 - np.exp(np.asarray(tokens, dtype=float) * math.log1p(-top_k / experts)) if top_k < experts else np.ones_like(mean)
+    per_expert = (
+        1.0 - np.exp(np.asarray(tokens, dtype=float) * math.log1p(-top_k / experts))
+        if top_k < experts
+        else np.ones_like(mean)
+    )
     deepest = min(int(np.max(mean) / tile_rows) + 3, MOST_TILES)
     for j in range(1, deepest + 1):
-        per_expert = per_expert + 1.0 / (1.0 + np.exp(np.clip(1.702 * (j * tile_rows + 0.5 - mean) / spread, -60, 60)))
+        per_expert = per_expert + 1.0 / (
+            1.0 + np.exp(np.clip(1.702 * (j * tile_rows + 0.5 - mean) / spread, -60, 60))
+        )
     beyond = np.maximum(mean / tile_rows + 0.5, 1.0)
     per_expert = np.where(mean > (MOST_TILES - 3) * tile_rows, beyond, per_expert)
     tiles = per_expert * experts / ranks
     return tiles, mean * experts / ranks / tiles
 
 
-def expected_footprint(tokens: int, *, experts: int, top_k: int, ranks: int, tile_rows: int = TILE_ROWS) -> float:
+def expected_footprint(
+    tokens: int, *, experts: int, top_k: int, ranks: int, tile_rows: int = TILE_ROWS
+) -> float:
     """Mean x_moe of a rank when every token picks its experts at random.
 
     The rows of an expert are binomial(tokens, k/E); E[ceil(m/M_t)] = sum_j P(m > j M_t).

@@ -137,7 +137,9 @@ class Planner:
         if q.hardware.nodes_per_domain - q.spares < 2:
             text = f"{q.hardware.title} has one node in its NVLink domain: attention and experts need a node each"
             return self._no_layout(Reason.SINGLE_NODE_DOMAIN, text, found)
-        self.layouts = enumerate_layouts(self.layer, spares=q.spares, with_prefill=q.phase is Phase.SERVE, budget_step=q.budget_step)
+        self.layouts = enumerate_layouts(
+            self.layer, spares=q.spares, with_prefill=q.phase is Phase.SERVE, budget_step=q.budget_step
+        )
         if len(self.layouts) == 0:
             text = f"no number of nodes in a domain of {q.hardware.nodes_per_domain} divides the {q.model.experts} experts over their GPUs"
             return self._no_layout(Reason.NO_LAYOUT_FITS, text, found)
@@ -146,7 +148,9 @@ class Planner:
         if chosen is None:
             return self._no_layout(*self._why_none(), found)
         if not found:
-            raise MissingData(f"{q.model.name}: no colocated system fits one domain of {q.hardware.title} under this service level: nothing to compare with")
+            raise MissingData(
+                f"{q.model.name}: no colocated system fits one domain of {q.hardware.title} under this service level: nothing to compare with"
+            )
         return self._compare(chosen, found)
 
     def _baselines(self) -> list[baselines.Candidate]:
@@ -166,7 +170,9 @@ class Planner:
         fastest = float(result.step_us[result.fits].min()) / 1e3
         prefill = result.prefill_us[result.fits & (result.prefill_us > 0)]
         text = f"no layout meets the targets: the shortest decode step is {fastest:.1f} ms"
-        return Reason.SLO_UNREACHABLE, text + (f", the shortest prefill {prefill.min() / 1e6:.2f} s" if prefill.size else "")
+        return Reason.SLO_UNREACHABLE, text + (
+            f", the shortest prefill {prefill.min() / 1e6:.2f} s" if prefill.size else ""
+        )
 
     def _no_layout(self, reason: Reason, text: str, found: list[baselines.Candidate]) -> Plan:
         return Plan(
@@ -190,7 +196,9 @@ class Planner:
         speedup = float(r.requests_per_s[i]) / best.requests_per_s
         sources = self._error(i, best)
         sigma = math.hypot(uncertainty.total(sources), DISCREPANCY_SIGMA, PREFILL_SIGMA if serving else 0.0)
-        gain = Figure.spread(speedup, "x", Kind.MODEL, f"requests per GPU over {best.system} {best.setting}", sigma=sigma)
+        gain = Figure.spread(
+            speedup, "x", Kind.MODEL, f"requests per GPU over {best.system} {best.setting}", sigma=sigma
+        )
         narrow = min((c for c in found if c.system == best.system), key=lambda c: c.ep)
         facts = Facts(
             speedup=speedup, low=float(gain.low or 0.0), expansion=batch / best.batch, tax=decode_share,
@@ -221,7 +229,10 @@ class Planner:
         context, batch = q.workload.decode_context_tokens, float(r.batch[i])
         ranks, lanes = int(self.layouts.expert[i]) * per, int(self.layouts.decode[i]) * per
         small, small_sd = (us * q.model.layers / q.model.moe_layers for us in layer.small_kernels)
-        dense, colo = float(layer.dense_us(batch / m)), layer.colocated_us(float(best.batch), context, best.ep)
+        dense, colo = (
+            float(layer.dense_us(batch / m)),
+            layer.colocated_us(float(best.batch), context, best.ep),
+        )
         parts = uncertainty.Parts(
             attention=float(r.t_attention[i]) - dense, gemms=max(dense - small, 0.1), small=small, experts=float(r.t_expert[i]),
             transfer=r.t_transfer, coloc_attention=float(colo.attention), coloc_gemms=max(float(colo.dense) - small, 0.1), coloc_small=small,
@@ -255,11 +266,17 @@ class Planner:
         }  # fmt: skip
         if f.decode_only:
             # The identity S = expansion x tax x latency ratio; serving has a second bottleneck and no such product.
-            out["batchExpansion"] = Figure(f.expansion, "x", Kind.MODEL, "requests that fit, over the baseline's batch")
+            out["batchExpansion"] = Figure(
+                f.expansion, "x", Kind.MODEL, "requests that fit, over the baseline's batch"
+            )
             out["ffnTax"] = Figure(f.tax, "share of GPUs", Kind.MODEL, "M/(M+N)")
-            out["latencyRatio"] = Figure(f.latency_ratio, "x", Kind.MODEL, "baseline step over the unit's step")
+            out["latencyRatio"] = Figure(
+                f.latency_ratio, "x", Kind.MODEL, "baseline step over the unit's step"
+            )
         else:
-            out["prefillTime"] = Figure.spread(float(r.prefill_us[i]) / 1e6, "s", Kind.MODEL, "T_p of one prefill pass", sigma=PREFILL_SIGMA)
+            out["prefillTime"] = Figure.spread(
+                float(r.prefill_us[i]) / 1e6, "s", Kind.MODEL, "T_p of one prefill pass", sigma=PREFILL_SIGMA
+            )
         return out
 
 
@@ -274,7 +291,12 @@ def best_of_each(found: list[baselines.Candidate]) -> tuple[baselines.Candidate,
 def what_would_change(question: Question) -> list[tuple[str, str]]:
     """(change, its outcome): the plan redone under one changed input each."""
     hw, work = question.hardware, question.workload
-    longer = replace(work, prompt_tokens=work.prompt_tokens * 2, decode_context_tokens=work.decode_context_tokens * 2, decode_context_sd=work.decode_context_sd * 2)
+    longer = replace(
+        work,
+        prompt_tokens=work.prompt_tokens * 2,
+        decode_context_tokens=work.decode_context_tokens * 2,
+        decode_context_sd=work.decode_context_sd * 2,
+    )
     changes = [
         ("twice the context", replace(question, workload=longer)),
         ("half again the HBM", replace(question, hardware=replace(hw, hbm_bytes=hw.hbm_bytes * 1.5))),
@@ -292,6 +314,8 @@ def what_would_change(question: Question) -> list[tuple[str, str]]:
             out.append((text, f"refused: {error}"))
             continue
         gain = plan.figures.get("speedup")
-        ratio = "no layout" if plan.layout is None or gain is None else f"{plan.layout.ratio}, {gain.value:.2f}x"
+        ratio = (
+            "no layout" if plan.layout is None or gain is None else f"{plan.layout.ratio}, {gain.value:.2f}x"
+        )
         out.append((text, f"{plan.answer}: {ratio}"))
     return out

@@ -1,7 +1,7 @@
 """Four pictures of one search, as SVG or PNG: needs matplotlib (extra `planner`), loaded only here.
 
-    throughput against M    FFN slack against M
-    Pareto front            SM budget against prefill nodes (heat map)
+throughput against M    FFN slack against M
+Pareto front            SM budget against prefill nodes (heat map)
 """
 
 from __future__ import annotations
@@ -70,8 +70,21 @@ def _against_m(rate: Any, slack: Any, layouts: Layouts, result: Evaluation, plan
 
 def _pareto(axis: Any, layouts: Layouts, result: Evaluation, plan: Plan) -> None:
     front = pareto(result)
-    axis.scatter(result.step_us[result.feasible] / 1e3, result.tokens_per_s[result.feasible], s=2, alpha=0.2, rasterized=True, label="feasible layouts")
-    axis.plot(result.step_us[front] / 1e3, result.tokens_per_s[front], color="tab:red", marker=".", label="Pareto front")
+    axis.scatter(
+        result.step_us[result.feasible] / 1e3,
+        result.tokens_per_s[result.feasible],
+        s=2,
+        alpha=0.2,
+        rasterized=True,
+        label="feasible layouts",
+    )
+    axis.plot(
+        result.step_us[front] / 1e3,
+        result.tokens_per_s[front],
+        color="tab:red",
+        marker=".",
+        label="Pareto front",
+    )
     for c in plan.baselines:
         axis.scatter([c.step_s * 1e3], [c.tokens_per_s], color="black", s=10)
     axis.set(xlabel="TPOT, ms", ylabel="output tokens/s per GPU", title="Pareto front (black: colocated)")
@@ -80,10 +93,17 @@ def _pareto(axis: Any, layouts: Layouts, result: Evaluation, plan: Plan) -> None
 
 def _budget(axis: Any, layouts: Layouts, result: Evaluation, plan: Plan) -> None:
     assert plan.layout is not None
-    mine = (layouts.attention == plan.layout.attention) & (layouts.expert == plan.layout.expert) & (layouts.microbatches == plan.layout.microbatches)
+    mine = (
+        (layouts.attention == plan.layout.attention)
+        & (layouts.expert == plan.layout.expert)
+        & (layouts.microbatches == plan.layout.microbatches)
+    )
     budgets, prefills = np.unique(layouts.budget[mine]), np.unique(layouts.prefill[mine])
     grid = np.full((len(prefills), len(budgets)), np.nan)
-    rows, columns = np.searchsorted(prefills, layouts.prefill[mine]), np.searchsorted(budgets, layouts.budget[mine])
+    rows, columns = (
+        np.searchsorted(prefills, layouts.prefill[mine]),
+        np.searchsorted(budgets, layouts.budget[mine]),
+    )
     grid[rows, columns] = np.where(result.feasible[mine], result.requests_per_s[mine], np.nan)
     image = axis.pcolormesh(budgets, prefills, grid, shading="nearest", rasterized=True)
     axis.figure.colorbar(image, ax=axis, label="requests/s per GPU")

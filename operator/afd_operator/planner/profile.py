@@ -97,7 +97,9 @@ class Profile:
         match = _GQA.fullmatch(shape)
         if match is None:
             raise self._missing(name, dtype, shape)
-        return self._once((name, dtype), lambda: self._pooled_attention(name, dtype)), _attention_width(phase, match)
+        return self._once((name, dtype), lambda: self._pooled_attention(name, dtype)), _attention_width(
+            phase, match
+        )
 
     def module(self, phase: str, dtype: str, shape: str) -> Component:
         """Attention that is timed with its projections (sparse attention)."""
@@ -125,7 +127,11 @@ class Profile:
     def exchange(self, component: str, hidden: int, ep: int) -> tuple[Component, float]:
         """(component, scale of tokens) of an all-to-all; a hidden size not timed scales the payload."""
         dtype = "fp8" if component.startswith("dispatch") else "bf16"
-        timed = sorted((abs(math.log(int(s) / hidden)), s) for s in self.shapes(component, dtype) if ep in self.rows[component, dtype, s])
+        timed = sorted(
+            (abs(math.log(int(s) / hidden)), s)
+            for s in self.shapes(component, dtype)
+            if ep in self.rows[component, dtype, s]
+        )
         if not timed:
             raise self._missing(component, dtype, f"hidden {hidden} over {ep} ranks")
         shape = timed[0][1]
@@ -147,7 +153,9 @@ class Profile:
         x, s, t = self._arrays(component, dtype, shape, ep)
         return Component.from_rows(x, s, t, self.source)
 
-    def _arrays(self, component: str, dtype: str, shape: str, ep: int | None = None) -> tuple[Array, Array, Array]:
+    def _arrays(
+        self, component: str, dtype: str, shape: str, ep: int | None = None
+    ) -> tuple[Array, Array, Array]:
         table = self.rows[component, dtype, shape]
         rows = [r for e, rs in table.items() if ep in (None, e) for r in rs]
         x, s, t = (np.array(v, dtype=float) for v in zip(*rows, strict=True))
@@ -235,7 +243,9 @@ def read_profile(name: str, source: str, text: str) -> Profile:
         except ValueError:
             raise InvalidProfile(f"profile {name}, line {line}: {','.join(row)!r} is not a timing") from None
         if component not in COMPONENTS:
-            raise InvalidProfile(f"profile {name}, line {line}: component {component!r} is not one of {', '.join(sorted(COMPONENTS))}")
+            raise InvalidProfile(
+                f"profile {name}, line {line}: component {component!r} is not one of {', '.join(sorted(COMPONENTS))}"
+            )
         if ranks < 1 or not all(math.isfinite(v) and v > 0 for v in values):
             raise InvalidProfile(f"profile {name}, line {line}: sizes and times must be positive")
         rows[component, dtype, shape][ranks].append(values)

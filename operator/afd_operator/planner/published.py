@@ -116,12 +116,24 @@ H200_ATTENTION = {
 """(profile shape, batch, context) -> microseconds of one layer, BF16 KV."""
 
 H200_MOE = {
-    ("MiniMaxAI/MiniMax-M2.7", 1, 64): Measured("DeepGEMM fused MoE layer, MiniMax-M2.7, 256 experts, 64 tokens", 994),
-    ("MiniMaxAI/MiniMax-M2.7", 1, 256): Measured("DeepGEMM fused MoE layer, MiniMax-M2.7, 256 experts, 256 tokens", 1092),
-    ("MiniMaxAI/MiniMax-M2.7", 1, 1024): Measured("DeepGEMM fused MoE layer, MiniMax-M2.7, 256 experts, 1024 tokens", 1156),
-    ("zai-org/GLM-5.1-FP8", 8, 512): Measured("DeepGEMM fused MoE layer, GLM-5.1, 32 local experts, 64 tokens", 427),
-    ("zai-org/GLM-5.1-FP8", 8, 2048): Measured("DeepGEMM fused MoE layer, GLM-5.1, 32 local experts, 256 tokens", 507),
-    ("zai-org/GLM-5.1-FP8", 8, 8192): Measured("DeepGEMM fused MoE layer, GLM-5.1, 32 local experts, 1024 tokens", 1057),
+    ("MiniMaxAI/MiniMax-M2.7", 1, 64): Measured(
+        "DeepGEMM fused MoE layer, MiniMax-M2.7, 256 experts, 64 tokens", 994
+    ),
+    ("MiniMaxAI/MiniMax-M2.7", 1, 256): Measured(
+        "DeepGEMM fused MoE layer, MiniMax-M2.7, 256 experts, 256 tokens", 1092
+    ),
+    ("MiniMaxAI/MiniMax-M2.7", 1, 1024): Measured(
+        "DeepGEMM fused MoE layer, MiniMax-M2.7, 256 experts, 1024 tokens", 1156
+    ),
+    ("zai-org/GLM-5.1-FP8", 8, 512): Measured(
+        "DeepGEMM fused MoE layer, GLM-5.1, 32 local experts, 64 tokens", 427
+    ),
+    ("zai-org/GLM-5.1-FP8", 8, 2048): Measured(
+        "DeepGEMM fused MoE layer, GLM-5.1, 32 local experts, 256 tokens", 507
+    ),
+    ("zai-org/GLM-5.1-FP8", 8, 8192): Measured(
+        "DeepGEMM fused MoE layer, GLM-5.1, 32 local experts, 1024 tokens", 1057
+    ),
 }
 """(model, expert ranks, tokens over all ranks) -> microseconds. 64 tokens choosing 8 of 32 local experts put as many
 rows on the rank as 512 tokens choosing 8 of 256 over 8 ranks."""

@@ -34,7 +34,9 @@ ORDER = list(LABELS)
 def plan_table(console: Console, question: Question, plan: Plan) -> None:
     """The answer, its reasons, the layout, the figures and the baselines."""
     hw, work = question.hardware, question.workload
-    console.print(f"[bold]{question.model.name}[/] on {hw.title}: prompts {work.prompt_tokens:.0f}, answers {work.output_tokens:.0f} tokens ({plan.phase})")
+    console.print(
+        f"[bold]{question.model.name}[/] on {hw.title}: prompts {work.prompt_tokens:.0f}, answers {work.output_tokens:.0f} tokens ({plan.phase})"
+    )
     console.print(HEADLINE[plan.answer])
     for finding in plan.findings:
         console.print(f"  {finding.reason}: {finding.text}", highlight=False)
@@ -53,7 +55,9 @@ def plan_table(console: Console, question: Question, plan: Plan) -> None:
 def _figures(figures: dict[str, Figure]) -> Table:
     table = Table(title="Figures", title_justify="left")
     for column in ("figure", "value", "90 % interval", "kind", "source"):
-        table.add_column(column, overflow="fold", justify="right" if column in ("value", "90 % interval") else "left")
+        table.add_column(
+            column, overflow="fold", justify="right" if column in ("value", "90 % interval") else "left"
+        )
     for name in sorted(figures, key=ORDER.index):
         f = figures[name]
         interval = "" if f.low is None or f.high is None else f"{f.low:.4g} .. {f.high:.4g}"
@@ -66,7 +70,14 @@ def _baselines(plan: Plan) -> Table:
     for column in ("system", "setting", "batch", "step ms", "tokens/s/GPU", "requests/s/GPU"):
         table.add_column(column, justify="left" if column in ("system", "setting") else "right")
     for c in plan.baselines:
-        table.add_row(c.system, c.setting, str(c.batch), f"{c.step_s * 1e3:.1f}", f"{c.tokens_per_s:.0f}", f"{c.requests_per_s:.4g}")
+        table.add_row(
+            c.system,
+            c.setting,
+            str(c.batch),
+            f"{c.step_s * 1e3:.1f}",
+            f"{c.tokens_per_s:.0f}",
+            f"{c.requests_per_s:.4g}",
+        )
     return table
 
 
@@ -75,7 +86,10 @@ def explanation(console: Console, plan: Plan, changes: list[tuple[str, str]]) ->
     f = plan.figures
     if "batchExpansion" in f:
         product = " x ".join(f"{f[k].value:.3f}" for k in ("batchExpansion", "ffnTax", "latencyRatio"))
-        console.print(f"speedup = batch expansion x FFN tax x latency ratio = {product} = {f['speedup'].value:.3f}", highlight=False)
+        console.print(
+            f"speedup = batch expansion x FFN tax x latency ratio = {product} = {f['speedup'].value:.3f}",
+            highlight=False,
+        )
     table = Table(title="What would change the answer", title_justify="left")
     table.add_column("if there were"), table.add_column("the answer would be")
     for change, outcome in changes:

@@ -38,7 +38,9 @@ def layer_cycle(t_attention: Times, t_expert: Times, t_transfer: Times, microbat
     return np.maximum(busiest, loop_time(t_attention, t_expert, t_transfer))  # type: ignore[return-value]
 
 
-def step_time(t_attention: Times, t_expert: Times, t_transfer: Times, *, microbatches: int, layers: int) -> Times:
+def step_time(
+    t_attention: Times, t_expert: Times, t_transfer: Times, *, microbatches: int, layers: int
+) -> Times:
     """T_step of `layers` MoE layers: L-1 cycles, and the last layer's way out of the pipeline."""
     slowest = np.maximum(t_attention, t_expert)
     drain = loop_time(t_attention, t_expert, t_transfer) + slowest * (microbatches - 1)

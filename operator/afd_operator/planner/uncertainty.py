@@ -59,7 +59,13 @@ def latency_ratio(parts: Parts, *, microbatches: int, layers: int) -> float:
     """T_v / T_a of these parts."""
     t_a = parts.attention + parts.gemms + parts.small
     unit = float(step_time(t_a, parts.experts, parts.transfer, microbatches=microbatches, layers=layers))
-    colocated = parts.coloc_attention + parts.coloc_gemms + parts.coloc_small + parts.coloc_experts + parts.coloc_exchange
+    colocated = (
+        parts.coloc_attention
+        + parts.coloc_gemms
+        + parts.coloc_small
+        + parts.coloc_experts
+        + parts.coloc_exchange
+    )
     return layers * colocated / unit
 
 
@@ -72,7 +78,9 @@ def contributions(parts: Parts, sigmas: Sigmas, *, microbatches: int, layers: in
         both = []
         for factor in (1 + sigma, 1 / (1 + sigma)):
             changed = replace(parts, **{name: getattr(parts, name) * factor for name in moved})
-            both.append(abs(math.log(latency_ratio(changed, microbatches=microbatches, layers=layers) / base)))
+            both.append(
+                abs(math.log(latency_ratio(changed, microbatches=microbatches, layers=layers) / base))
+            )
         out[source] = sum(both) / 2
     return dict(sorted(out.items(), key=lambda item: -item[1]))
 

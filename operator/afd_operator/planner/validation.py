@@ -35,7 +35,12 @@ from afd_operator.planner.workload import Slo, Workload
 GB200 = "gb200-nvl72"
 RULES = MemoryRules(prefill_tokens=512)
 """FastAFD measures decode-only windows: its slots hold a decode batch, not a prefill."""
-ARTICLE, REPOSITORY, EXPERTPLEX, H200 = "FastAFD article", "FastAFD repository", "ExpertPlex", "H200 measurements"
+ARTICLE, REPOSITORY, EXPERTPLEX, H200 = (
+    "FastAFD article",
+    "FastAFD repository",
+    "ExpertPlex",
+    "H200 measurements",
+)
 
 
 @dataclass(frozen=True)
@@ -68,21 +73,57 @@ def rows() -> list[Row]:
 def _identities() -> list[Row]:
     out = []
     for r in FASTAFD:
-        layout = {"batch_expansion": published.BATCH_EXPANSION, "attention_nodes": r.attention_nodes, "expert_nodes": 1}
+        layout = {
+            "batch_expansion": published.BATCH_EXPANSION,
+            "attention_nodes": r.attention_nodes,
+            "expert_nodes": 1,
+        }
         ours = speedup_from_shares(r.shares, **layout, microbatches=published.MICROBATCHES)  # type: ignore[arg-type]
         out.append(Row.of(ARTICLE, f"{r.label}: predicted speedup", "speedup, identity", r.predicted, ours))
         out.append(Row.of(ARTICLE, f"{r.label}: measured speedup", "speedup, identity", r.measured, ours))
         implied = latency_ratio_implied(r.measured, **layout)  # type: ignore[arg-type]
-        out.append(Row.of(ARTICLE, f"{r.label}: implied T_v/T_a", "ratio, identity", r.implied_ratio, implied))
-        out.append(Row.of(ARTICLE, f"{r.label}: Rubin, MoE offloaded", "speedup, identity", r.moe_offload, offload_bound_moe(r.shares)))
+        out.append(
+            Row.of(ARTICLE, f"{r.label}: implied T_v/T_a", "ratio, identity", r.implied_ratio, implied)
+        )
+        out.append(
+            Row.of(
+                ARTICLE,
+                f"{r.label}: Rubin, MoE offloaded",
+                "speedup, identity",
+                r.moe_offload,
+                offload_bound_moe(r.shares),
+            )
+        )
         bound = offload_bound_dense_and_moe(r.shares)
-        out.append(Row.of(ARTICLE, f"{r.label}: Rubin, dense and MoE offloaded", "speedup, identity", r.all_offload, bound))
+        out.append(
+            Row.of(
+                ARTICLE,
+                f"{r.label}: Rubin, dense and MoE offloaded",
+                "speedup, identity",
+                r.all_offload,
+                bound,
+            )
+        )
     return out
 
 
 def _worked_example() -> list[Row]:
-    example = {"prefill_batch": 8, "prefill_time_s": 0.5, "decode_batch": 64, "decode_time_s": 0.05, "output_tokens": 20}
-    return [Row.of(EXPERTPLEX, "worked example: B_p 8, T_p 0.5, B_d 64, T_d 0.05, O 20", "goodput, identity", 16, goodput(**example))]
+    example = {
+        "prefill_batch": 8,
+        "prefill_time_s": 0.5,
+        "decode_batch": 64,
+        "decode_time_s": 0.05,
+        "output_tokens": 20,
+    }
+    return [
+        Row.of(
+            EXPERTPLEX,
+            "worked example: B_p 8, T_p 0.5, B_d 64, T_d 0.05, O 20",
+            "goodput, identity",
+            16,
+            goodput(**example),
+        )
+    ]
 
 
 def _batches() -> list[Row]:
@@ -93,8 +134,26 @@ def _batches() -> list[Row]:
         spec = catalog.model(r.model)
         colocated = batch_that_fits(spec, colocated_kv_bytes(spec, hw, 4, RULES), r.context, RULES)
         attention = batch_that_fits(spec, attention_kv_bytes(spec, hw, 4, RULES), r.context, RULES)
-        out.append(Row.of(ARTICLE, f"{r.label}: requests per colocated GPU, EP4", "batch, table", r.coloc_batch, colocated, note))
-        out.append(Row.of(ARTICLE, f"{r.label}: requests per attention GPU", "batch, table", r.attention_batch, attention, note))
+        out.append(
+            Row.of(
+                ARTICLE,
+                f"{r.label}: requests per colocated GPU, EP4",
+                "batch, table",
+                r.coloc_batch,
+                colocated,
+                note,
+            )
+        )
+        out.append(
+            Row.of(
+                ARTICLE,
+                f"{r.label}: requests per attention GPU",
+                "batch, table",
+                r.attention_batch,
+                attention,
+                note,
+            )
+        )
     return out
 
 
@@ -134,17 +193,30 @@ def predict(r: FastAfdRow, attention_nodes: int | None = None, small_us: float |
     """Step times from kernel tables at the row's batches and layout."""
     layer, m = _layer(r.model, left_out(r) if small_us is None else small_us), published.MICROBATCHES
     nodes, layers = attention_nodes or r.attention_nodes, layer.model.moe_layers
-    colocated = float(layer.colocated_us(float(r.coloc_batch), r.context, 4).serial) * layers + float(layer.head_us(r.coloc_batch))
+    colocated = float(layer.colocated_us(float(r.coloc_batch), r.context, 4).serial) * layers + float(
+        layer.head_us(r.coloc_batch)
+    )
     half = r.attention_batch / m
     t_a = float(layer.attention_us(half, r.context) + layer.dense_us(half))
     t_e = float(layer.expert_time_us(4.0 * nodes * half, 4))
-    unit = float(step_time(t_a, t_e, layer.transfer_us(), microbatches=m, layers=layers)) + m * float(layer.head_us(half))
+    unit = float(step_time(t_a, t_e, layer.transfer_us(), microbatches=m, layers=layers)) + m * float(
+        layer.head_us(half)
+    )
     tokens = r.attention_batch * nodes / (nodes + 1) / unit * 1e6
     return Predicted(colocated / 1e3, unit / 1e3, t_a, tokens, r.coloc_batch / colocated * 1e6)
 
 
 def _colocated() -> list[Row]:
-    return [Row.of(REPOSITORY, f"{r.label}: vLLM EP4 tokens/s/GPU", "throughput, table", r.ep4_tokens, predict(r).ep4_tokens) for r in FASTAFD]
+    return [
+        Row.of(
+            REPOSITORY,
+            f"{r.label}: vLLM EP4 tokens/s/GPU",
+            "throughput, table",
+            r.ep4_tokens,
+            predict(r).ep4_tokens,
+        )
+        for r in FASTAFD
+    ]
 
 
 SLOW_ROW = (
@@ -158,11 +230,41 @@ def _speedups() -> list[Row]:
     for r in FASTAFD:
         p = predict(r)
         note = SLOW_ROW if abs(p.unit_tokens / p.ep4_tokens / r.measured - 1) > 0.10 else ""
-        out.append(Row.of(REPOSITORY, f"{r.label}: AFD tokens/s/GPU", "throughput, table", r.afd_tokens, p.unit_tokens, note))
-        out.append(Row.of(ARTICLE, f"{r.label}: speedup over EP4", "speedup, table", r.measured, p.unit_tokens / p.ep4_tokens, note))
+        out.append(
+            Row.of(
+                REPOSITORY,
+                f"{r.label}: AFD tokens/s/GPU",
+                "throughput, table",
+                r.afd_tokens,
+                p.unit_tokens,
+                note,
+            )
+        )
+        out.append(
+            Row.of(
+                ARTICLE,
+                f"{r.label}: speedup over EP4",
+                "speedup, table",
+                r.measured,
+                p.unit_tokens / p.ep4_tokens,
+                note,
+            )
+        )
         blind = predict(r, small_us=stranger(r))
-        ratio, unknown = blind.unit_tokens / blind.ep4_tokens, "small kernels calibrated on the other model only"
-        out.append(Row.of(ARTICLE, f"{r.label}: speedup over EP4, model never profiled", "speedup, table", r.measured, ratio, unknown))
+        ratio, unknown = (
+            blind.unit_tokens / blind.ep4_tokens,
+            "small kernels calibrated on the other model only",
+        )
+        out.append(
+            Row.of(
+                ARTICLE,
+                f"{r.label}: speedup over EP4, model never profiled",
+                "speedup, table",
+                r.measured,
+                ratio,
+                unknown,
+            )
+        )
     return out
 
 
@@ -177,7 +279,16 @@ def _choices() -> list[Row]:
         m, grid = chosen_m(r), published.FASTAFD_GRID
         steps = abs(grid.index(m) - grid.index(r.attention_nodes))
         note = f"{steps} step(s) of the grid {', '.join(map(str, grid))} away"
-        out.append(Row.of(ARTICLE, f"{r.label}: attention nodes to one expert node", "layout, choice", r.attention_nodes, m, note))
+        out.append(
+            Row.of(
+                ARTICLE,
+                f"{r.label}: attention nodes to one expert node",
+                "layout, choice",
+                r.attention_nodes,
+                m,
+                note,
+            )
+        )
     return out
 
 
@@ -187,7 +298,13 @@ def wide_ep(r: FastAfdRow) -> tuple[float, float, Plan]:
     work = Workload.decode_at(r.context)
     ep16 = next(c for c in baselines.decode(layer, work, Slo(tpot_s=0.05), RULES) if c.ep == 16)
     question = Question(
-        layer.model, layer.hardware, work, Slo(tpot_s=0.05), Phase.DECODE, RULES, replace(layer.assume, small_kernels_us=left_out(r))
+        layer.model,
+        layer.hardware,
+        work,
+        Slo(tpot_s=0.05),
+        Phase.DECODE,
+        RULES,
+        replace(layer.assume, small_kernels_us=left_out(r)),
     )
     return ep16.tokens_per_s, predict(r).unit_tokens / ep16.tokens_per_s, plan_for(question)
 
@@ -196,12 +313,30 @@ def _wide() -> list[Row]:
     out = []
     for r in FASTAFD:
         tokens, ratio, plan = wide_ep(r)
-        out.append(Row.of(REPOSITORY, f"{r.label}: vLLM EP16 tokens/s/GPU", "throughput, table", r.ep16_tokens, tokens, "our batch is what memory allows; the published one is not stated"))
+        out.append(
+            Row.of(
+                REPOSITORY,
+                f"{r.label}: vLLM EP16 tokens/s/GPU",
+                "throughput, table",
+                r.ep16_tokens,
+                tokens,
+                "our batch is what memory allows; the published one is not stated",
+            )
+        )
         best = plan.best_baseline
         gain = plan.figures["speedup"]
         against = f"{best.setting}" if best else "none"
         note = f"the planner answers {plan.answer} ({gain.value:.2f}x against {against}, {gain.low:.2f} .. {gain.high:.2f})"
-        out.append(Row.of(REPOSITORY, f"{r.label}: AFD over EP16", "speedup, choice", r.afd_tokens / r.ep16_tokens, ratio, note))
+        out.append(
+            Row.of(
+                REPOSITORY,
+                f"{r.label}: AFD over EP16",
+                "speedup, choice",
+                r.afd_tokens / r.ep16_tokens,
+                ratio,
+                note,
+            )
+        )
     return out
 
 
@@ -211,12 +346,38 @@ def _ablations() -> list[Row]:
         growth = published.UNFUSED_STEP_GROWTH.get(r.label)
         if growth is not None:
             note = "separate kernels priced as the table's experts plus its all-to-all, serial on the expert side"
-            out.append(Row.of(ARTICLE, f"{r.label}, 7:1: step without fusion", "ratio, table", 1 + growth, _unfused_growth(r, 7), note))
+            out.append(
+                Row.of(
+                    ARTICLE,
+                    f"{r.label}, 7:1: step without fusion",
+                    "ratio, table",
+                    1 + growth,
+                    _unfused_growth(r, 7),
+                    note,
+                )
+            )
     with_overlap, without = published.OVERLAP_STEP_MS
     qwen = FASTAFD[0]
     note = "the published figure without overlap is a host-side gap of 9.8 ms a step; the planner assumes a runtime that has none"
-    out.append(Row.of(ARTICLE, f"{qwen.label}, 3:1: step in ms with overlap", "time, table", with_overlap, predict(qwen, 3).unit_ms))
-    out.append(Row.of(ARTICLE, f"{qwen.label}, 3:1: step in ms without overlap", "time, table", without, predict(qwen, 3).unit_ms, note))
+    out.append(
+        Row.of(
+            ARTICLE,
+            f"{qwen.label}, 3:1: step in ms with overlap",
+            "time, table",
+            with_overlap,
+            predict(qwen, 3).unit_ms,
+        )
+    )
+    out.append(
+        Row.of(
+            ARTICLE,
+            f"{qwen.label}, 3:1: step in ms without overlap",
+            "time, table",
+            without,
+            predict(qwen, 3).unit_ms,
+            note,
+        )
+    )
     return out
 
 
@@ -225,10 +386,16 @@ def _unfused_growth(r: FastAfdRow, nodes: int) -> float:
     half = r.attention_batch / m
     t_a = float(layer.attention_us(half, r.context) + layer.dense_us(half))
     tokens = 4.0 * nodes * half
-    apart = float(layer.experts_us(tokens, 4)) + sum(float(layer.exchange_us(d, tokens / 4, 4)) for d in ("dispatch", "combine"))
+    apart = float(layer.experts_us(tokens, 4)) + sum(
+        float(layer.exchange_us(d, tokens / 4, 4)) for d in ("dispatch", "combine")
+    )
     layers = layer.model.moe_layers
     separate = float(step_time(t_a, apart, layer.transfer_us(), microbatches=m, layers=layers))
-    fused = float(step_time(t_a, float(layer.expert_time_us(tokens, 4)), layer.transfer_us(), microbatches=m, layers=layers))
+    fused = float(
+        step_time(
+            t_a, float(layer.expert_time_us(tokens, 4)), layer.transfer_us(), microbatches=m, layers=layers
+        )
+    )
     return separate / fused
 
 
@@ -238,10 +405,25 @@ def _h200() -> list[Row]:
     layer = _layer("Qwen/Qwen3-235B-A22B-FP8", 0.0, hw)
     for (shape, batch, context), m in published.H200_ATTENTION.items():
         component, width = layer.profile.attention("decode", "bf16", shape)
-        out.append(Row.of(H200, f"{m.what}, us", "time, table", m.microseconds, float(component(batch * width, context))))
+        out.append(
+            Row.of(
+                H200, f"{m.what}, us", "time, table", m.microseconds, float(component(batch * width, context))
+            )
+        )
     for (model, ranks, tokens), m in published.H200_MOE.items():
-        note = "the table times separate kernels, the measurement one fused kernel" if ranks == 1 else "rows and experts equal, kernels differ"
-        out.append(Row.of(H200, f"{m.what}, us", "time, table", m.microseconds, float(_layer(model, 0.0, hw).experts_us(float(tokens), ranks)), note))
+        note = (
+            "the table times separate kernels, the measurement one fused kernel"
+            if ranks == 1
+            else "rows and experts equal, kernels differ"
+        )
+        out.append(
+            Row.of(
+                H200,
+                f"{m.what}, us",
+                "time, table",
+                m.microseconds,
+                float(_layer(model, 0.0, hw).experts_us(float(tokens), ranks)),
+                note,
+            )
+        )
     return out
-
-

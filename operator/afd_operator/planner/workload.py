@@ -47,7 +47,9 @@ class Workload:
         for field in ("prompt_tokens", "output_tokens", "decode_context_tokens"):
             value = getattr(self, field)
             if not (math.isfinite(value) and 1 <= value <= MAX_TOKENS):
-                raise InvalidWorkload(f"workload {self.name}: {field} is {value}, not between 1 and {MAX_TOKENS}")
+                raise InvalidWorkload(
+                    f"workload {self.name}: {field} is {value}, not between 1 and {MAX_TOKENS}"
+                )
         if not (math.isfinite(self.decode_context_sd) and self.decode_context_sd >= 0):
             raise InvalidWorkload(f"workload {self.name}: the spread of contexts is {self.decode_context_sd}")
         if self.rate is not None and not (math.isfinite(self.rate) and self.rate > 0):
@@ -109,11 +111,19 @@ def read_trace(name: str, text: str) -> Trace:
     have = reader.fieldnames or []
     column = {key: next((c for c in options if c in have), None) for key, options in COLUMNS.items()}
     if column["p"] is None or column["o"] is None:
-        raise InvalidWorkload(f"trace {name}: no columns for prompt and output lengths in {', '.join(have) or 'an empty file'}")
+        raise InvalidWorkload(
+            f"trace {name}: no columns for prompt and output lengths in {', '.join(have) or 'an empty file'}"
+        )
     rows: list[tuple[float, int, int]] = []
     for number, row in enumerate(reader, start=2):
         try:
-            rows.append((float(row[column["t"]]) if column["t"] else 0.0, int(row[column["p"]]), int(row[column["o"]])))
+            rows.append(
+                (
+                    float(row[column["t"]]) if column["t"] else 0.0,
+                    int(row[column["p"]]),
+                    int(row[column["o"]]),
+                )
+            )
         except (TypeError, ValueError):
             raise InvalidWorkload(f"trace {name}, line {number}: {dict(row)} is not a request") from None
         if len(rows) > MAX_REQUESTS:

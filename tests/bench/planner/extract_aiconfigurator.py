@@ -35,7 +35,9 @@ EP = (1, 2, 4, 8, 16, 32, 64, 128)
 COLUMNS = ["component", "dtype", "shape", "ep", "x", "s", "latency_us"]
 
 
-def rows(frame: pd.DataFrame, component: str, *, dtype: object, shape: object, ep: object, x: str, s: object) -> pd.DataFrame:
+def rows(
+    frame: pd.DataFrame, component: str, *, dtype: object, shape: object, ep: object, x: str, s: object
+) -> pd.DataFrame:
     out = pd.DataFrame({"x": frame[x]})
     out["component"], out["dtype"], out["shape"], out["ep"] = component, dtype, shape, ep
     out["s"] = s
@@ -51,7 +53,9 @@ def attention(root: Path) -> list[pd.DataFrame]:
         d = pd.read_parquet(root / "attention" / BACKEND / f"{name}_attention_perf.parquet")
         d = d[(d.window_size == 0) & (d.attn_dtype == "bfloat16")]
         kv = d.num_key_value_heads.where(d.num_key_value_heads > 0, d.num_heads)
-        d = d.assign(shape="q" + d.num_heads.astype(str) + "kv" + kv.astype(str) + "d" + d.head_dim.astype(str))
+        d = d.assign(
+            shape="q" + d.num_heads.astype(str) + "kv" + kv.astype(str) + "d" + d.head_dim.astype(str)
+        )
         d = d[d["shape"].isin([f"q{q}kv{k}d{h}" for q, k, h in GQA])]
         d = d.assign(dtype=d.kv_cache_dtype.map({"bfloat16": "bf16", "fp8": "fp8"}))
         if kind == "attention_decode":
@@ -69,7 +73,10 @@ def latent_attention(root: Path) -> list[pd.DataFrame]:
     for kind, name in (("attention_decode", "generation_mla"), ("attention_prefill", "context_mla")):
         d = pd.read_parquet(root / "mla" / BACKEND / f"{name}_perf.parquet")
         d = d[d.num_heads.isin((64, 128)) & (d.tp_size == 1)]
-        d = d.assign(dtype=d.kv_cache_dtype.map({"bfloat16": "bf16", "fp8": "fp8"}), shape="mla" + d.num_heads.astype(str))
+        d = d.assign(
+            dtype=d.kv_cache_dtype.map({"bfloat16": "bf16", "fp8": "fp8"}),
+            shape="mla" + d.num_heads.astype(str),
+        )
         if "generation" in name:
             d = d.assign(context=d.step + 1)
             d = d[d.batch_size.isin(BATCHES) & d.context.isin(CONTEXTS)]
@@ -90,7 +97,10 @@ def sparse_attention(root: Path) -> list[pd.DataFrame]:
         d = pd.read_parquet(path)
         d = d[(d.gemm_type == "fp8_block") & d.num_heads.isin((64, 128))]
         d = d[d.architecture.where(d.num_heads == 64, "GlmMoeDsaForCausalLM") == "GlmMoeDsaForCausalLM"]
-        d = d.assign(dtype=d.kv_cache_dtype.map({"bfloat16": "bf16", "fp8": "fp8"}), shape="dsa" + d.num_heads.astype(str))
+        d = d.assign(
+            dtype=d.kv_cache_dtype.map({"bfloat16": "bf16", "fp8": "fp8"}),
+            shape="dsa" + d.num_heads.astype(str),
+        )
         if name == "generation":
             d = d[d.batch_size.isin(BATCHES) & d.step.isin(CONTEXTS)]
             out.append(rows(d, kind, dtype=d["dtype"], shape=d["shape"], ep=1, x="batch_size", s=d.step))
@@ -104,18 +114,44 @@ def gemm(root: Path) -> list[pd.DataFrame]:
     d = pd.read_parquet(root / "gemm" / BACKEND / "gemm_perf.parquet")
     d = d[d.m.isin(GEMM_ROWS) & d.n.isin(GEMM_SIDES) & d.k.isin(GEMM_SIDES)]
     d = d[d.gemm_dtype.isin(("fp8_block", "bfloat16"))]
-    d = d.assign(dtype=d.gemm_dtype.map({"fp8_block": "fp8", "bfloat16": "bf16"}), shape=d.n.astype(str) + "x" + d.k.astype(str))
+    d = d.assign(
+        dtype=d.gemm_dtype.map({"fp8_block": "fp8", "bfloat16": "bf16"}),
+        shape=d.n.astype(str) + "x" + d.k.astype(str),
+    )
     return [rows(d, "gemm", dtype=d["dtype"], shape=d["shape"], ep=1, x="m", s=1)]
 
 
 def moe(root: Path) -> list[pd.DataFrame]:
     d = pd.read_parquet(root / "moe" / BACKEND / "moe_perf.parquet")
-    d = d[d.moe_dtype.isin(MOE_DTYPES) & (d.moe_tp_size == 1) & d.moe_ep_size.isin(EP) & d.num_tokens.isin(TOKENS)]
+    d = d[
+        d.moe_dtype.isin(MOE_DTYPES)
+        & (d.moe_tp_size == 1)
+        & d.moe_ep_size.isin(EP)
+        & d.num_tokens.isin(TOKENS)
+    ]
     d = d[(d.num_experts >= 32) & d.distribution.isin(("balanced", "power_law_1.2"))]
     d = d[~d.kernel_source.str.contains("min_latency|nongated")]
-    shape = d.hidden_size.astype(str) + "x" + d.inter_size.astype(str) + "e" + d.num_experts.astype(str) + "k" + d.topk.astype(str)
+    shape = (
+        d.hidden_size.astype(str)
+        + "x"
+        + d.inter_size.astype(str)
+        + "e"
+        + d.num_experts.astype(str)
+        + "k"
+        + d.topk.astype(str)
+    )
     component = d.distribution.map({"balanced": "moe", "power_law_1.2": "moe_skewed"})
-    return [rows(d, component, dtype=d.moe_dtype.map(MOE_DTYPES), shape=shape, ep=d.moe_ep_size, x="num_tokens", s=1)]
+    return [
+        rows(
+            d,
+            component,
+            dtype=d.moe_dtype.map(MOE_DTYPES),
+            shape=shape,
+            ep=d.moe_ep_size,
+            x="num_tokens",
+            s=1,
+        )
+    ]
 
 
 def exchange(root: Path) -> list[pd.DataFrame]:
@@ -132,19 +168,51 @@ def exchange(root: Path) -> list[pd.DataFrame]:
             (("alltoall_combine",), "combine", "bf16", "bfloat16"),
         ):
             e = d[d.op_name.isin(ops) & (d.moe_dtype == payload)]
-            e = e.groupby([*keys, "op_name"], as_index=False)["latency"].mean().groupby(keys, as_index=False)["latency"].sum()
-            out.append(rows(e, component, dtype=dtype, shape=e.hidden_size.astype(str), ep=e.moe_ep_size, x="num_tokens", s=1))
+            e = (
+                e.groupby([*keys, "op_name"], as_index=False)["latency"]
+                .mean()
+                .groupby(keys, as_index=False)["latency"]
+                .sum()
+            )
+            out.append(
+                rows(
+                    e,
+                    component,
+                    dtype=dtype,
+                    shape=e.hidden_size.astype(str),
+                    ep=e.moe_ep_size,
+                    x="num_tokens",
+                    s=1,
+                )
+            )
     d = pd.read_parquet(root / "comm" / "sglang/0.5.12/wideep_deepep_ll_perf.parquet")
     d = d[(d.num_topk == 8) & d.num_experts.isin((128, 256))]
     gpus = 4 if root.name.startswith("gb") else 8
-    for component, column, dtype in (("dispatch_ll", "dispatch_avg_t_us", "fp8"), ("combine_ll", "combine_avg_t_us", "bf16")):
+    for component, column, dtype in (
+        ("dispatch_ll", "dispatch_avg_t_us", "fp8"),
+        ("combine_ll", "combine_avg_t_us", "bf16"),
+    ):
         e = d.assign(latency=d[column] / 1000.0)
-        out.append(rows(e, component, dtype=dtype, shape=e.hidden_size.astype(str), ep=gpus, x="num_token", s=1))
+        out.append(
+            rows(e, component, dtype=dtype, shape=e.hidden_size.astype(str), ep=gpus, x="num_token", s=1)
+        )
     d = pd.read_parquet(root / "comm" / "sglang/0.5.12/wideep_deepep_normal_perf.parquet")
-    d = d[(d.num_topk == 8) & d.num_experts.isin((128, 256)) & (d.dispatch_sms == 20) & (d.combine_sms == 20) & (d.num_token >= 64) & (d.num_token <= 16384)]
-    for component, column, dtype in (("dispatch_ht", "dispatch_transmit_us", "fp8"), ("combine_ht", "combine_transmit_us", "bf16")):
+    d = d[
+        (d.num_topk == 8)
+        & d.num_experts.isin((128, 256))
+        & (d.dispatch_sms == 20)
+        & (d.combine_sms == 20)
+        & (d.num_token >= 64)
+        & (d.num_token <= 16384)
+    ]
+    for component, column, dtype in (
+        ("dispatch_ht", "dispatch_transmit_us", "fp8"),
+        ("combine_ht", "combine_transmit_us", "bf16"),
+    ):
         e = d.assign(latency=d[column] / 1000.0)
-        out.append(rows(e, component, dtype=dtype, shape=e.hidden_size.astype(str), ep=gpus, x="num_token", s=1))
+        out.append(
+            rows(e, component, dtype=dtype, shape=e.hidden_size.astype(str), ep=gpus, x="num_token", s=1)
+        )
     return out
 
 
@@ -152,7 +220,14 @@ def main() -> None:
     source, target = Path(sys.argv[1]), Path(sys.argv[2])
     for system in SYSTEMS:
         root = source / system
-        parts = [*attention(root), *latent_attention(root), *sparse_attention(root), *gemm(root), *moe(root), *exchange(root)]
+        parts = [
+            *attention(root),
+            *latent_attention(root),
+            *sparse_attention(root),
+            *gemm(root),
+            *moe(root),
+            *exchange(root),
+        ]
         table = pd.concat(parts).sort_values(COLUMNS[:-1])
         table["latency_us"] = table["latency_us"].map(lambda us: f"{us:.5g}")
         table.to_csv(target / f"{system}.csv", index=False)

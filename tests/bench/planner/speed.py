@@ -1,6 +1,6 @@
 """How fast the search is, and AIConfigurator beside it where it is installed: planner-speed.json.
 
-    python -m tests.bench.planner.speed
+python -m tests.bench.planner.speed
 """
 
 from __future__ import annotations
@@ -49,14 +49,35 @@ def aiconfigurator() -> dict[str, object]:
     if executable is None:
         return {"installed": False}
     out: dict[str, object] = {"installed": True}
-    common = ["--model-path", MODEL, "--system", "gb200", "--isl", "8192", "--osl", "512", "--ttft", "2000", "--tpot", "50", "--backend", "trtllm"]
+    common = [
+        "--model-path",
+        MODEL,
+        "--system",
+        "gb200",
+        "--isl",
+        "8192",
+        "--osl",
+        "512",
+        "--ttft",
+        "2000",
+        "--tpot",
+        "50",
+        "--backend",
+        "trtllm",
+    ]
     for name, extra in {
         "aggregatedAndDisaggregated32Gpus": ["--total-gpus", "32", "--serving-mode", "auto"],
         "afd72Gpus": ["--total-gpus", "72", "--serving-mode", "afd"],
     }.items():
         start = time.perf_counter()
         try:
-            done = subprocess.run([executable, "cli", "default", *common, *extra], capture_output=True, text=True, timeout=SWEEP_TIMEOUT_S, check=False)
+            done = subprocess.run(
+                [executable, "cli", "default", *common, *extra],
+                capture_output=True,
+                text=True,
+                timeout=SWEEP_TIMEOUT_S,
+                check=False,
+            )
             out[name] = {"seconds": round(time.perf_counter() - start, 1), "exitCode": done.returncode}
         except subprocess.TimeoutExpired:
             out[name] = {"seconds": f"> {SWEEP_TIMEOUT_S}", "exitCode": None}
@@ -64,7 +85,12 @@ def aiconfigurator() -> dict[str, object]:
 
 
 def main() -> None:
-    result = {"model": MODEL, "hardware": SYSTEM, "planner": ours(), "aiconfigurator 0.12.0": aiconfigurator()}
+    result = {
+        "model": MODEL,
+        "hardware": SYSTEM,
+        "planner": ours(),
+        "aiconfigurator 0.12.0": aiconfigurator(),
+    }
     RESULT.write_text(json.dumps(result, indent=1) + "\n")
     print(RESULT.read_text())
 

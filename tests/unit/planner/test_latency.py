@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.planner.worlds import GB200, layer, models
 
 from afd_operator.planner.barrier import expected_maximum, stretch
 from afd_operator.planner.errors import MissingData
@@ -21,7 +22,6 @@ from afd_operator.planner.moe import (
     random_footprint,
 )
 from afd_operator.planner.profile import InvalidProfile, built_in, read_profile
-from tests.unit.planner.worlds import GB200, layer, models
 
 HEADER = "component,dtype,shape,ep,x,s,latency_us\n"
 

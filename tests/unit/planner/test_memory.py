@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.planner.worlds import DECODE_RULES, GB200, MINIMAX, QWEN, bigger, models
 
 from afd_operator.planner.memory import (
     MemoryRules,
@@ -15,7 +16,6 @@ from afd_operator.planner.memory import (
     expert_free_bytes,
 )
 from afd_operator.planner.model import ModelSpec
-from tests.unit.planner.worlds import DECODE_RULES, GB200, MINIMAX, QWEN, bigger, models
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.planner.worlds import DECODE_RULES, GB200, QWEN, bigger, layer, models
 
 from afd_operator.api.load import parse
 from afd_operator.planner import catalog
@@ -24,7 +25,6 @@ from afd_operator.planner.model import ModelSpec
 from afd_operator.planner.plan import Phase, Plan, Question, plan_for
 from afd_operator.planner.verdict import Answer, Reason
 from afd_operator.planner.workload import Slo, Workload
-from tests.unit.planner.worlds import DECODE_RULES, GB200, QWEN, bigger, layer, models
 
 YES, NO, UNSURE = Answer.DISAGGREGATE, Answer.COLOCATE, Answer.WITHIN_ERROR
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.bench.planner import validate
 
 from afd_operator.planner import latency, plan, published, validation
 from afd_operator.planner.verdict import Answer
-from tests.bench.planner import validate
 
 ROWS = {row.figure: row for row in validation.rows()}
 LABELS = [r.label for r in published.FASTAFD]
@@ -53,8 +53,8 @@ def test_the_calibration_is_what_the_published_shares_give() -> None:
     assert latency.SMALL_KERNELS_US["qwen3_moe"] == pytest.approx(np.mean(qwen), abs=0.1)
     assert latency.SMALL_KERNELS_US["minimax_m2"] == pytest.approx(np.mean(minimax), abs=0.1)
     everything = [*qwen, *minimax]
-    assert latency.OTHER_FAMILIES_US == pytest.approx(np.mean(everything), abs=0.1)
-    assert latency.OTHER_FAMILIES_SD_US == pytest.approx(np.std(everything, ddof=1), abs=0.5)
+    assert pytest.approx(np.mean(everything), abs=0.1) == latency.OTHER_FAMILIES_US
+    assert pytest.approx(np.std(everything, ddof=1), abs=0.5) == latency.OTHER_FAMILIES_SD_US
 
 
 def test_the_prediction_error_includes_what_the_published_speedups_show() -> None:
@@ -63,7 +63,7 @@ def test_the_prediction_error_includes_what_the_published_speedups_show() -> Non
         for label in LABELS
         for figure in ("speedup over EP4", "AFD over EP16")
     ]
-    assert plan.DISCREPANCY_SIGMA == pytest.approx(np.sqrt(np.mean(np.square(deviations))), abs=0.002)
+    assert pytest.approx(np.sqrt(np.mean(np.square(deviations))), abs=0.002) == plan.DISCREPANCY_SIGMA
 
 
 def test_the_committed_page_and_record_are_the_table() -> None:

@@ -31,7 +31,9 @@ class StepTrace:
     events: int
 
 
-def simulate_step(*, lanes: int, layers: int, microbatches: int, attention: LaneTime, experts: ExpertTime, transfer: float) -> StepTrace:
+def simulate_step(
+    *, lanes: int, layers: int, microbatches: int, attention: LaneTime, experts: ExpertTime, transfer: float
+) -> StepTrace:
     """Run one step from an empty pipeline to the last result."""
     loop = Loop()
     lane = [Station(loop) for _ in range(lanes)]
@@ -55,4 +57,6 @@ def simulate_step(*, lanes: int, layers: int, microbatches: int, attention: Lane
         for n in range(lanes):
             attend(n, 0, mb)
     loop.run()
-    return StepTrace(loop.now, sum(s.busy_time for s in lane) / lanes / loop.now, ranks.busy_time / loop.now, loop.events)
+    return StepTrace(
+        loop.now, sum(s.busy_time for s in lane) / lanes / loop.now, ranks.busy_time / loop.now, loop.events
+    )

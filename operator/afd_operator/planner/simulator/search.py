@@ -51,7 +51,9 @@ def judge(run: Simulation, slo: Slo) -> Outcome:
     )  # fmt: skip
 
 
-def at_rate(system: System, lengths: Lengths, slo: Slo, rate: float, *, seed: int, horizon_s: float = HORIZON_S) -> Outcome:
+def at_rate(
+    system: System, lengths: Lengths, slo: Slo, rate: float, *, seed: int, horizon_s: float = HORIZON_S
+) -> Outcome:
     """One run at `rate` requests per second, for `horizon_s` of arrivals or FEWEST requests."""
     count = min(MOST, max(FEWEST, math.ceil(rate * horizon_s)))
     requests: list[Request] = poisson(lengths, rate=rate, count=count, seed=seed)
@@ -59,7 +61,14 @@ def at_rate(system: System, lengths: Lengths, slo: Slo, rate: float, *, seed: in
 
 
 def goodput(
-    system: System, lengths: Lengths, slo: Slo, *, seed: int, horizon_s: float = HORIZON_S, tolerance: float = 0.02, start: float = 1.0
+    system: System,
+    lengths: Lengths,
+    slo: Slo,
+    *,
+    seed: int,
+    horizon_s: float = HORIZON_S,
+    tolerance: float = 0.02,
+    start: float = 1.0,
 ) -> float:
     """Requests per second at the edge, within `tolerance`; 0 if even a trickle misses the targets.
 
@@ -83,12 +92,22 @@ def goodput(
     return low
 
 
-def best_setting(candidates: list[System], lengths: Lengths, slo: Slo, *, seed: int) -> tuple[System | None, float]:
+def best_setting(
+    candidates: list[System], lengths: Lengths, slo: Slo, *, seed: int
+) -> tuple[System | None, float]:
     """The candidate of highest goodput: a coarse pass over all, a fine one over the best."""
     rates = []
     guess = 1.0
     for system in candidates:
-        rate = goodput(system, lengths, slo, seed=seed, horizon_s=COARSE_HORIZON_S, tolerance=COARSE_TOLERANCE, start=guess)
+        rate = goodput(
+            system,
+            lengths,
+            slo,
+            seed=seed,
+            horizon_s=COARSE_HORIZON_S,
+            tolerance=COARSE_TOLERANCE,
+            start=guess,
+        )
         rates.append(rate)
         guess = rate or guess
     if not candidates or max(rates) == 0.0:

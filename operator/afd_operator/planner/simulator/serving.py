@@ -196,7 +196,11 @@ class Simulation:
     def _contended(self, other: str) -> bool:
         if not self.system.shared:
             return False
-        return self.busy[other] or (other == "decode" and len(self.decoding) > 0) or (other == "prefill" and bool(self.waiting))
+        return (
+            self.busy[other]
+            or (other == "decode" and len(self.decoding) > 0)
+            or (other == "prefill" and bool(self.waiting))
+        )
 
     def _prefill_done(self) -> None:
         for request in self.prefilling:
@@ -218,7 +222,9 @@ class Simulation:
 
     def _decode_s(self, contended: bool) -> float:
         running = len(self.decoding)
-        return self.system.decode.decode_s(running / self.lanes, max(1.0, self.decoding.context / running), contended)
+        return self.system.decode.decode_s(
+            running / self.lanes, max(1.0, self.decoding.context / running), contended
+        )
 
     def _decode_done(self) -> None:
         self.decoding.step(self.loop.now)
@@ -247,7 +253,10 @@ class Simulation:
         assert isinstance(timing, ColocatedTiming)
         context = self.decoding.context / running if running else 1.0
         if self.prefilling:
-            lane_tokens = max(max(r.prompt for r in self.prefilling), sum(r.prompt for r in self.prefilling) / self.system.gpus)
+            lane_tokens = max(
+                max(r.prompt for r in self.prefilling),
+                sum(r.prompt for r in self.prefilling) / self.system.gpus,
+            )
             used = min(float(self.system.chunk), lane_tokens - self.progress)
             seconds = timing.chunk_s(running / self.lanes, context, used, lane_tokens)
             self._run("decode", seconds, lambda: self._chunk_done(used, lane_tokens))
@@ -259,7 +268,10 @@ class Simulation:
         taken: list[Request] = []
         total = 0
         while self.waiting and self._admissible(self.waiting[0]):
-            if len(taken) >= self.system.gpus and total + self.waiting[0].prompt > self.system.chunk * self.system.gpus:
+            if (
+                len(taken) >= self.system.gpus
+                and total + self.waiting[0].prompt > self.system.chunk * self.system.gpus
+            ):
                 break
             request = self.waiting.popleft()
             self.decoding.reserved += request.prompt + request.output

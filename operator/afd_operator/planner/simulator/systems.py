@@ -58,13 +58,26 @@ def _chunked(layer: LayerModel, gpus: int, rules: MemoryRules, context: float) -
         timing = ColocatedTiming(layer, ep)
         for chunk in CHUNKS:
             group = _group(layer, gpus, ep, rules, context)
-            yield _system(kind="chunked", prefill=timing, decode=timing, chunk=chunk, setting=f"EP{ep}, chunks of {chunk}", **group)
+            yield _system(
+                kind="chunked",
+                prefill=timing,
+                decode=timing,
+                chunk=chunk,
+                setting=f"EP{ep}, chunks of {chunk}",
+                **group,
+            )
 
 
 def _colocated(layer: LayerModel, gpus: int, rules: MemoryRules, context: float) -> Iterator[System | None]:
     for ep in _widths(layer, gpus):
         timing = ColocatedTiming(layer, ep)
-        yield _system(kind="colocated", prefill=timing, decode=timing, setting=f"EP{ep}", **_group(layer, gpus, ep, rules, context))
+        yield _system(
+            kind="colocated",
+            prefill=timing,
+            decode=timing,
+            setting=f"EP{ep}",
+            **_group(layer, gpus, ep, rules, context),
+        )
 
 
 def _pdd(layer: LayerModel, gpus: int, rules: MemoryRules, context: float) -> Iterator[System | None]:
@@ -77,7 +90,13 @@ def _pdd(layer: LayerModel, gpus: int, rules: MemoryRules, context: float) -> It
             continue
         group = _group(layer, decode, decode, rules, context) | {"gpus": gpus, "prefill_gpus": prefill}
         setting = f"{prefill} prefill + {decode} decode GPUs"
-        yield _system(kind="pdd", prefill=ColocatedTiming(layer, prefill), decode=ColocatedTiming(layer, decode), setting=setting, **group)
+        yield _system(
+            kind="pdd",
+            prefill=ColocatedTiming(layer, prefill),
+            decode=ColocatedTiming(layer, decode),
+            setting=setting,
+            **group,
+        )
 
 
 def _pdmux(layer: LayerModel, gpus: int, rules: MemoryRules, context: float) -> Iterator[System | None]:
@@ -86,7 +105,14 @@ def _pdmux(layer: LayerModel, gpus: int, rules: MemoryRules, context: float) -> 
             # ExpertPlex's PDMux baseline supports tensor-parallel attention only.
             timing = ColocatedTiming(layer, ep, share, tensor_parallel=True)
             setting = f"EP{ep}, {share:.0%} of SMs for decode"
-            yield _system(kind="pdmux", prefill=timing, decode=timing, shared=True, setting=setting, **_group(layer, gpus, ep, rules, context))
+            yield _system(
+                kind="pdmux",
+                prefill=timing,
+                decode=timing,
+                shared=True,
+                setting=setting,
+                **_group(layer, gpus, ep, rules, context),
+            )
 
 
 def _afd(layer: LayerModel, gpus: int, rules: MemoryRules, context: float) -> Iterator[System | None]:
@@ -97,7 +123,9 @@ def _afd(layer: LayerModel, gpus: int, rules: MemoryRules, context: float) -> It
             decode = gpus - expert - prefill
             if expert_free_bytes(layer.model, layer.hardware, prefill + decode, expert, rules) < 0:
                 continue
-            room = _room(layer, attention_kv_bytes(layer.model, layer.hardware, expert, rules), decode, rules, context)
+            room = _room(
+                layer, attention_kv_bytes(layer.model, layer.hardware, expert, rules), decode, rules, context
+            )
             for share in SHARES:
                 timing = UnitTiming(layer, Shape(prefill, decode, expert, decode_share=share))
                 yield _system(

@@ -51,7 +51,9 @@ class ColocatedTiming:
     and an all-reduce of every token's hidden state per layer (a ring's bytes at the all-to-alls' efficiency).
     """
 
-    def __init__(self, layer: LayerModel, ep: int, share: float | None = None, *, tensor_parallel: bool = False) -> None:
+    def __init__(
+        self, layer: LayerModel, ep: int, share: float | None = None, *, tensor_parallel: bool = False
+    ) -> None:
         self.layer, self.ep, self.share, self.tensor_parallel = layer, ep, share, tensor_parallel
         self._decode = _Cache(self._decode_us)
         self._prefill = _Cache(self._prefill_us)
@@ -74,7 +76,9 @@ class ColocatedTiming:
 
     def _decode_us(self, batch: float, context: float) -> float:
         parts = self.layer.colocated_us(batch, context, self.ep)
-        return (float(parts.serial) + self._reduce_us(batch)) * self.layer.model.moe_layers + float(self.layer.head_us(batch))
+        return (float(parts.serial) + self._reduce_us(batch)) * self.layer.model.moe_layers + float(
+            self.layer.head_us(batch)
+        )
 
     def _reduce_us(self, tokens: float) -> float:
         """All-reduce after attention of `tokens` tokens a GPU, over the group."""
@@ -86,22 +90,34 @@ class ColocatedTiming:
 
     def _prefill_us(self, prompts: float, tokens: float) -> float:
         total = prompts * tokens
-        each = self.layer.attention_us(prompts, tokens, "prefill") + self.layer.dense_us(total) + self._experts(total) + self._reduce_us(total)
+        each = (
+            self.layer.attention_us(prompts, tokens, "prefill")
+            + self.layer.dense_us(total)
+            + self._experts(total)
+            + self._reduce_us(total)
+        )
         return float(each) * self.layer.model.moe_layers + float(self.layer.head_us(prompts))
 
     def _experts(self, tokens: float) -> float:
         layer = self.layer
-        exchange = layer.exchange_us("dispatch", tokens, self.ep) + layer.exchange_us("combine", tokens, self.ep)
+        exchange = layer.exchange_us("dispatch", tokens, self.ep) + layer.exchange_us(
+            "combine", tokens, self.ep
+        )
         return float(layer.experts_us(tokens * self.ep, self.ep) + exchange)
 
     def _chunk_us(self, batch: float, context: float, chunk: float, prompt: float) -> float:
         """The chunk attends to half its prompt on average, re-reading that KV, and shares the other kernels."""
         layer, share = self.layer, min(1.0, chunk / prompt)
-        attention = float(layer.attention_us(batch, context)) + float(layer.attention_us(1.0, prompt, "prefill")) * share
+        attention = (
+            float(layer.attention_us(batch, context))
+            + float(layer.attention_us(1.0, prompt, "prefill")) * share
+        )
         if chunk < prompt:
             attention += float(layer.attention_us(1.0, max(1.0, prompt / 2)))
         tokens = batch + chunk
-        return (attention + float(layer.dense_us(tokens)) + self._experts(tokens)) * layer.model.moe_layers + float(layer.head_us(batch))
+        return (
+            attention + float(layer.dense_us(tokens)) + self._experts(tokens)
+        ) * layer.model.moe_layers + float(layer.head_us(batch))
 
 
 @dataclass(frozen=True)
@@ -135,7 +151,9 @@ class UnitTiming:
         t_a = float(layer.attention_us(batch / m, context) + layer.dense_us(batch / m))
         t_e = float(layer.expert_time_us(batch * shape.decode_gpus / m, shape.expert_gpus)) / share
         layers = layer.model.moe_layers
-        return float(step_time(t_a, t_e, layer.transfer_us(), microbatches=m, layers=layers)) + m * float(layer.head_us(batch / m))
+        return float(step_time(t_a, t_e, layer.transfer_us(), microbatches=m, layers=layers)) + m * float(
+            layer.head_us(batch / m)
+        )
 
     def _prefill_us(self, prompts: float, tokens: float, share: float) -> float:
         """Two halves, so that one half's experts run while the other attends. Decode, when it has work, holds its

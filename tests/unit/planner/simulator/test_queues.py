@@ -11,7 +11,7 @@ import pytest
 from afd_operator.planner.simulator.loop import Loop
 from afd_operator.planner.simulator.station import Station
 
-JOBS = 40_000
+JOBS = 150_000
 
 
 def run(station: Station, loop: Loop, arrivals: np.ndarray, services: np.ndarray) -> float:  # type: ignore[type-arg]

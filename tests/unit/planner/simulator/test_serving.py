@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import pytest
+from tests.unit.planner.simulator.worlds import KINDS, system
 
 from afd_operator.planner.errors import InvalidWorkload, MissingData
 from afd_operator.planner.simulator.search import at_rate, goodput, judge
 from afd_operator.planner.simulator.serving import Failure, Simulation, System
 from afd_operator.planner.simulator.traffic import SHAREGPT, Lengths, Request, poisson, replay
 from afd_operator.planner.workload import Slo, read_trace
-from tests.unit.planner.simulator.worlds import KINDS, system
 
 SHORT = Lengths("short", 200, 0.5, 20, 0.5, 1000)
 SLO = Slo(1.0, 0.05)
