@@ -141,11 +141,16 @@ def decode(layer: LayerModel, workload: Workload, slo: Slo, rules: MemoryRules) 
         parts = layer.colocated_us(batch / (2 if overlap else 1), workload.decode_context_tokens, ep)
         found.append(
             Candidate(
-                system="decode", setting=f"EP{ep}{', two batches' if overlap else ''}", ep=ep, batch=int(batch), step_s=step,
-                requests_per_s=float(batch / step / workload.output_tokens), tokens_per_s=float(batch / step),
+                system="decode",
+                setting=f"EP{ep}{', two batches' if overlap else ''}",
+                ep=ep,
+                batch=int(batch),
+                step_s=step,
+                requests_per_s=float(batch / step / workload.output_tokens),
+                tokens_per_s=float(batch / step),
                 parts_us={k: float(getattr(parts, k)) for k in ("attention", "dense", "experts", "exchange")},
             )
-        )  # fmt: skip
+        )
     return found
 
 
@@ -176,9 +181,15 @@ def _candidate(
     system: str, setting: str, group: Colocated, batch: float, step_s: float, rate: float, ttft_s: float
 ) -> Candidate:
     return Candidate(
-        system=system, setting=f"EP{group.ep}{setting}", ep=group.ep, batch=int(batch), step_s=step_s, requests_per_s=rate,
-        tokens_per_s=rate * group.workload.output_tokens, ttft_s=ttft_s,
-    )  # fmt: skip
+        system=system,
+        setting=f"EP{group.ep}{setting}",
+        ep=group.ep,
+        batch=int(batch),
+        step_s=step_s,
+        requests_per_s=rate,
+        tokens_per_s=rate * group.workload.output_tokens,
+        ttft_s=ttft_s,
+    )
 
 
 def _chunked(group: Colocated, limit: int, slo: Slo) -> Iterable[Candidate]:

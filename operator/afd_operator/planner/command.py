@@ -168,10 +168,16 @@ def _question(a: argparse.Namespace) -> Question:
     phase = Phase(a.phase) if a.phase else (Phase.DECODE if decode_only else Phase.SERVE)
     slo = Slo(_seconds("--ttft", a.ttft), _seconds("--tpot", a.tpot), a.percentile)
     return Question(
-        model=_model(a.model), hardware=hardware(a.hardware), workload=workload, slo=slo, phase=phase,
+        model=_model(a.model),
+        hardware=hardware(a.hardware),
+        workload=workload,
+        slo=slo,
+        phase=phase,
         rules=MemoryRules(kv_fraction=a.kv_fraction, kv_dtype=a.kv_dtype),
-        assume=Assumptions(skewed_routing=a.skewed, kv_dtype=a.kv_dtype), profile=_profile(a.profile), spares=a.spares,
-    )  # fmt: skip
+        assume=Assumptions(skewed_routing=a.skewed, kv_dtype=a.kv_dtype),
+        profile=_profile(a.profile),
+        spares=a.spares,
+    )
 
 
 def _model(text: str) -> ModelSpec:
@@ -224,7 +230,18 @@ def _seconds(option: str, text: str | None) -> float | None:
 def _asked(q: Question) -> dict[str, Any]:
     work, slo = q.workload, q.slo
     return {
-        "model": q.model.name, "hardware": q.hardware.name, "phase": str(q.phase), "promptTokens": work.prompt_tokens, "outputTokens": work.output_tokens,
-        "decodeContextTokens": work.decode_context_tokens, "requestsPerSecond": work.rate, "ttftSeconds": slo.ttft_s, "tpotSeconds": slo.tpot_s,
-        "percentile": slo.percentile, "kvDtype": q.rules.kv_dtype, "kvFraction": q.rules.kv_fraction, "skewedRouting": q.assume.skewed_routing, "spares": q.spares,
-    }  # fmt: skip
+        "model": q.model.name,
+        "hardware": q.hardware.name,
+        "phase": str(q.phase),
+        "promptTokens": work.prompt_tokens,
+        "outputTokens": work.output_tokens,
+        "decodeContextTokens": work.decode_context_tokens,
+        "requestsPerSecond": work.rate,
+        "ttftSeconds": slo.ttft_s,
+        "tpotSeconds": slo.tpot_s,
+        "percentile": slo.percentile,
+        "kvDtype": q.rules.kv_dtype,
+        "kvFraction": q.rules.kv_fraction,
+        "skewedRouting": q.assume.skewed_routing,
+        "spares": q.spares,
+    }

@@ -33,12 +33,39 @@ def estimate_command(executable: str, plan: Plan, question: Question) -> list[st
         raise MissingData(f"AIConfigurator has no layout to price on {hw.title}")
     ranks = layout.expert * hw.gpus_per_node
     return [
-        executable, "cli", "estimate", "--estimate-mode", "afd", "--model-path", question.model.name, "--system", SYSTEMS[hw.name],
-        "--backend", "trtllm", "--isl", f"{work.decode_context_tokens:.0f}", "--osl", "2", "--n-a-nodes", str(layout.attention - layout.prefill),
-        "--n-f-nodes", str(layout.expert), "--a-tp-size", "1", "--a-batch-size", str(plan.batch), "--f-moe-ep-size", str(ranks),
-        "--num-microbatches", str(max(2, layout.microbatches)), "--no-afd-combined-with-pd", "--kvcache-quant-mode", KV[question.rules.kv_dtype],
-        "--fmha-quant-mode", "bfloat16",
-    ]  # fmt: skip
+        executable,
+        "cli",
+        "estimate",
+        "--estimate-mode",
+        "afd",
+        "--model-path",
+        question.model.name,
+        "--system",
+        SYSTEMS[hw.name],
+        "--backend",
+        "trtllm",
+        "--isl",
+        f"{work.decode_context_tokens:.0f}",
+        "--osl",
+        "2",
+        "--n-a-nodes",
+        str(layout.attention - layout.prefill),
+        "--n-f-nodes",
+        str(layout.expert),
+        "--a-tp-size",
+        "1",
+        "--a-batch-size",
+        str(plan.batch),
+        "--f-moe-ep-size",
+        str(ranks),
+        "--num-microbatches",
+        str(max(2, layout.microbatches)),
+        "--no-afd-combined-with-pd",
+        "--kvcache-quant-mode",
+        KV[question.rules.kv_dtype],
+        "--fmha-quant-mode",
+        "bfloat16",
+    ]
 
 
 def aiconfigurator(plan: Plan, question: Question) -> dict[str, float]:

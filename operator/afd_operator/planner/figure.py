@@ -56,8 +56,11 @@ class Figure:
 
     def as_dict(self) -> dict[str, object]:
         out: dict[str, object] = {
-            "value": round(self.value, 6), "unit": self.unit, "kind": str(self.kind), "source": self.source,
-        }  # fmt: skip
+            "value": round(self.value, 6),
+            "unit": self.unit,
+            "kind": str(self.kind),
+            "source": self.source,
+        }
         if self.low is not None and self.high is not None:
             out["interval"] = {"low": round(self.low, 6), "high": round(self.high, 6), "coverage": COVERAGE}
         return out

@@ -77,9 +77,11 @@ def speedup_from_shares(
         shares, batch_expansion=batch_expansion, microbatches=microbatches
     )
     return speedup(
-        batch_expansion=batch_expansion, attention_nodes=attention_nodes, expert_nodes=expert_nodes,
+        batch_expansion=batch_expansion,
+        attention_nodes=attention_nodes,
+        expert_nodes=expert_nodes,
         latency_ratio=latency_ratio,
-    )  # fmt: skip
+    )
 
 
 def latency_ratio_implied(

@@ -182,9 +182,18 @@ class Search:
             )
         paid = (layouts.attention + layouts.expert) * per
         return Evaluation(
-            batch, t_a, t_e, self.layer.transfer_us(), step, prefill_batch, prefill_us, rate / paid,
-            rate / paid * self.workload.output_tokens, feasible, limit > 0,
-        )  # fmt: skip
+            batch,
+            t_a,
+            t_e,
+            self.layer.transfer_us(),
+            step,
+            prefill_batch,
+            prefill_us,
+            rate / paid,
+            rate / paid * self.workload.output_tokens,
+            feasible,
+            limit > 0,
+        )
 
     def _tpot_us(self) -> float:
         return (self.slo.tpot_s or math.inf) * 1e6

@@ -308,9 +308,14 @@ def _gqa(
         raise InvalidModel(f"{r.name}: {heads} attention heads do not divide over {kv_heads} KV heads")
     dim = r.count("head_dim") or r.number("hidden_size") // heads
     return AttentionGroup(
-        kind=AttentionKind.GQA, layers=layers, query_heads=heads, kv_heads=kv_heads, key_dim=dim,
-        value_dim=value_dim or dim, window_tokens=window,
-    )  # fmt: skip
+        kind=AttentionKind.GQA,
+        layers=layers,
+        query_heads=heads,
+        kv_heads=kv_heads,
+        key_dim=dim,
+        value_dim=value_dim or dim,
+        window_tokens=window,
+    )
 
 
 def _latent(r: _Reader, layers: int) -> AttentionGroup:
@@ -442,9 +447,14 @@ def _llama4(name: str, r: _Reader) -> ModelSpec:
     attention = _windowed(r, layers, windowed, r.number("attention_chunk_size"))
     moe_layers = layers // r.count("interleave_moe_layer_step", default=1)
     return _spec(
-        name, r, attention, moe_layers=moe_layers, width=("intermediate_size",), dense=("intermediate_size_mlp",),
+        name,
+        r,
+        attention,
+        moe_layers=moe_layers,
+        width=("intermediate_size",),
+        dense=("intermediate_size_mlp",),
         shared_width=r.number("intermediate_size"),
-    )  # fmt: skip
+    )
 
 
 READERS: dict[str, Callable[[str, _Reader], ModelSpec]] = {

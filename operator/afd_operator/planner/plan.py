@@ -102,18 +102,27 @@ class Plan:
             "layout": None
             if layout is None
             else {
-                "attention": layout.attention, "expert": layout.expert, "prefill": layout.prefill,
-                "microbatches": layout.microbatches, "smBudget": {"boundary": layout.boundary_sms, "decode": layout.decode_sms},
+                "attention": layout.attention,
+                "expert": layout.expert,
+                "prefill": layout.prefill,
+                "microbatches": layout.microbatches,
+                "smBudget": {"boundary": layout.boundary_sms, "decode": layout.decode_sms},
             },
             "batchPerGpu": self.batch,
             "figures": {name: figure.as_dict() for name, figure in self.figures.items()},
             "baselines": [
-                {"system": c.system, "setting": c.setting, "batchPerGpu": c.batch, "stepSeconds": c.step_s, "requestsPerSecondPerGpu": c.requests_per_s,
-                 "tokensPerSecondPerGpu": c.tokens_per_s}
+                {
+                    "system": c.system,
+                    "setting": c.setting,
+                    "batchPerGpu": c.batch,
+                    "stepSeconds": c.step_s,
+                    "requestsPerSecondPerGpu": c.requests_per_s,
+                    "tokensPerSecondPerGpu": c.tokens_per_s,
+                }
                 for c in self.baselines
             ],
             "layoutsSearched": self.layouts_searched,
-        }  # fmt: skip
+        }
 
 
 def plan_for(question: Question) -> Plan:
@@ -176,10 +185,16 @@ class Planner:
 
     def _no_layout(self, reason: Reason, text: str, found: list[baselines.Candidate]) -> Plan:
         return Plan(
-            answer=Answer.COLOCATE, findings=(Finding(reason, text),), phase=self.question.phase, layout=None, batch=0, figures={},
-            best_baseline=found[0] if found else None, baselines=best_of_each(found),
+            answer=Answer.COLOCATE,
+            findings=(Finding(reason, text),),
+            phase=self.question.phase,
+            layout=None,
+            batch=0,
+            figures={},
+            best_baseline=found[0] if found else None,
+            baselines=best_of_each(found),
             layouts_searched=0 if self.layouts is None else len(self.layouts),
-        )  # fmt: skip
+        )
 
     def _compare(self, i: int, found: list[baselines.Candidate]) -> Plan:
         q, layouts, r = self.question, self.layouts, self.result
@@ -188,9 +203,13 @@ class Planner:
         best = found[0]
         serving = q.phase is Phase.SERVE
         layout = Layout(
-            attention=int(layouts.attention[i]), expert=int(layouts.expert[i]), prefill=int(layouts.prefill[i]),
-            microbatches=int(layouts.microbatches[i]), decode_sms=int(layouts.budget[i]), boundary_sms=q.hardware.boundary_sms,
-        )  # fmt: skip
+            attention=int(layouts.attention[i]),
+            expert=int(layouts.expert[i]),
+            prefill=int(layouts.prefill[i]),
+            microbatches=int(layouts.microbatches[i]),
+            decode_sms=int(layouts.budget[i]),
+            boundary_sms=q.hardware.boundary_sms,
+        )
         decode_share = float(layouts.decode[i]) / (layout.attention + layout.expert)
         batch, step_s = int(r.batch[i]), float(r.step_us[i]) * 1e-6
         speedup = float(r.requests_per_s[i]) / best.requests_per_s
@@ -201,17 +220,36 @@ class Planner:
         )
         narrow = min((c for c in found if c.system == best.system), key=lambda c: c.ep)
         facts = Facts(
-            speedup=speedup, low=float(gain.low or 0.0), expansion=batch / best.batch, tax=decode_share,
-            latency_ratio=best.step_s / step_s, t_attention_us=float(r.t_attention[i]), t_expert_us=float(r.t_expert[i]),
-            t_transfer_us=r.t_transfer, wire_us=self._wire_us(i), microbatches=layout.microbatches, batch=batch, margin=MARGIN,
-            baseline=f"{best.system} {best.setting}", baseline_ep=best.ep, narrow_ep=narrow.ep,
-            speedup_over_narrow=float(r.requests_per_s[i]) / narrow.requests_per_s, decode_only=not serving,
-        )  # fmt: skip
+            speedup=speedup,
+            low=float(gain.low or 0.0),
+            expansion=batch / best.batch,
+            tax=decode_share,
+            latency_ratio=best.step_s / step_s,
+            t_attention_us=float(r.t_attention[i]),
+            t_expert_us=float(r.t_expert[i]),
+            t_transfer_us=r.t_transfer,
+            wire_us=self._wire_us(i),
+            microbatches=layout.microbatches,
+            batch=batch,
+            margin=MARGIN,
+            baseline=f"{best.system} {best.setting}",
+            baseline_ep=best.ep,
+            narrow_ep=narrow.ep,
+            speedup_over_narrow=float(r.requests_per_s[i]) / narrow.requests_per_s,
+            decode_only=not serving,
+        )
         answer, findings = judge(facts)
         return Plan(
-            answer=answer, findings=findings, phase=q.phase, layout=layout, batch=batch, figures=self._figures(i, gain, facts, sources),
-            best_baseline=best, baselines=best_of_each(found), layouts_searched=len(layouts),
-        )  # fmt: skip
+            answer=answer,
+            findings=findings,
+            phase=q.phase,
+            layout=layout,
+            batch=batch,
+            figures=self._figures(i, gain, facts, sources),
+            best_baseline=best,
+            baselines=best_of_each(found),
+            layouts_searched=len(layouts),
+        )
 
     def _wire_us(self, i: int) -> float:
         assert self.layouts is not None
@@ -234,14 +272,25 @@ class Planner:
             layer.colocated_us(float(best.batch), context, best.ep),
         )
         parts = uncertainty.Parts(
-            attention=float(r.t_attention[i]) - dense, gemms=max(dense - small, 0.1), small=small, experts=float(r.t_expert[i]),
-            transfer=r.t_transfer, coloc_attention=float(colo.attention), coloc_gemms=max(float(colo.dense) - small, 0.1), coloc_small=small,
-            coloc_experts=float(colo.experts), coloc_exchange=float(colo.exchange),
-        )  # fmt: skip
+            attention=float(r.t_attention[i]) - dense,
+            gemms=max(dense - small, 0.1),
+            small=small,
+            experts=float(r.t_expert[i]),
+            transfer=r.t_transfer,
+            coloc_attention=float(colo.attention),
+            coloc_gemms=max(float(colo.dense) - small, 0.1),
+            coloc_small=small,
+            coloc_experts=float(colo.experts),
+            coloc_exchange=float(colo.exchange),
+        )
         sigmas = uncertainty.Sigmas(
-            attention=layer.attention_sigma(batch / m, context), gemms=layer.profile.gemm("bf16").sigma, small=small_sd / max(small, 1e-9),
-            experts=layer.experts_sigma(lanes * batch / m, ranks), exchange=EXCHANGE_SIGMA / 2, fused=layer.assume.expert_sigma,
-        )  # fmt: skip
+            attention=layer.attention_sigma(batch / m, context),
+            gemms=layer.profile.gemm("bf16").sigma,
+            small=small_sd / max(small, 1e-9),
+            experts=layer.experts_sigma(lanes * batch / m, ranks),
+            exchange=EXCHANGE_SIGMA / 2,
+            fused=layer.assume.expert_sigma,
+        )
         return uncertainty.contributions(parts, sigmas, microbatches=m, layers=q.model.moe_layers)
 
     def _figures(self, i: int, gain: Figure, f: Facts, sources: dict[str, float]) -> dict[str, Figure]:
@@ -256,14 +305,34 @@ class Planner:
         profile = layer.profile.source
         out = {
             "speedup": gain,
-            "attentionTime": Figure.spread(f.t_attention_us, "us", Kind.MODEL, f"T_a; {profile}", sigma=sigma_a),
-            "expertTime": Figure.spread(f.t_expert_us, "us", Kind.MODEL, f"T_e; {profile}, eta {layer.assume.expert_efficiency:g}", sigma=sigma_e),
-            "transferTime": Figure(f.t_transfer_us, "us", Kind.MODEL, "T_c: latency and one tile over the link"),
+            "attentionTime": Figure.spread(
+                f.t_attention_us, "us", Kind.MODEL, f"T_a; {profile}", sigma=sigma_a
+            ),
+            "expertTime": Figure.spread(
+                f.t_expert_us,
+                "us",
+                Kind.MODEL,
+                f"T_e; {profile}, eta {layer.assume.expert_efficiency:g}",
+                sigma=sigma_e,
+            ),
+            "transferTime": Figure(
+                f.t_transfer_us, "us", Kind.MODEL, "T_c: latency and one tile over the link"
+            ),
             "ffnSlack": Figure(float(r.slack[i]), "ratio", Kind.MODEL, "(T_a - T_e) / T_a"),
-            "stepTime": Figure.spread(float(r.step_us[i]) / 1e3, "ms", Kind.MODEL, "layer cycle x layers; LM head", sigma=max(sigma_a, sigma_e * (f.t_expert_us > f.t_attention_us))),
-            "requestsPerSecondPerGpu": Figure(float(r.requests_per_s[i]), "1/s", Kind.MODEL, "goodput of the unit over its GPUs"),
-            "tokensPerSecondPerGpu": Figure(float(r.tokens_per_s[i]), "1/s", Kind.MODEL, "decoded tokens of the unit over its GPUs"),
-        }  # fmt: skip
+            "stepTime": Figure.spread(
+                float(r.step_us[i]) / 1e3,
+                "ms",
+                Kind.MODEL,
+                "layer cycle x layers; LM head",
+                sigma=max(sigma_a, sigma_e * (f.t_expert_us > f.t_attention_us)),
+            ),
+            "requestsPerSecondPerGpu": Figure(
+                float(r.requests_per_s[i]), "1/s", Kind.MODEL, "goodput of the unit over its GPUs"
+            ),
+            "tokensPerSecondPerGpu": Figure(
+                float(r.tokens_per_s[i]), "1/s", Kind.MODEL, "decoded tokens of the unit over its GPUs"
+            ),
+        }
         if f.decode_only:
             # The identity S = expansion x tax x latency ratio; serving has a second bottleneck and no such product.
             out["batchExpansion"] = Figure(
@@ -300,10 +369,26 @@ def what_would_change(question: Question) -> list[tuple[str, str]]:
     changes = [
         ("twice the context", replace(question, workload=longer)),
         ("half again the HBM", replace(question, hardware=replace(hw, hbm_bytes=hw.hbm_bytes * 1.5))),
-        ("a fused expert kernel 20 % faster", replace(question, assume=replace(question.assume, expert_efficiency=question.assume.expert_efficiency * 0.8))),
-        ("skewed routing (power law 1.2)", replace(question, assume=replace(question.assume, skewed_routing=True))),
-        ("FP8 KV cache", replace(question, rules=replace(question.rules, kv_dtype="fp8"), assume=replace(question.assume, kv_dtype="fp8"))),
-    ]  # fmt: skip
+        (
+            "a fused expert kernel 20 % faster",
+            replace(
+                question,
+                assume=replace(question.assume, expert_efficiency=question.assume.expert_efficiency * 0.8),
+            ),
+        ),
+        (
+            "skewed routing (power law 1.2)",
+            replace(question, assume=replace(question.assume, skewed_routing=True)),
+        ),
+        (
+            "FP8 KV cache",
+            replace(
+                question,
+                rules=replace(question.rules, kv_dtype="fp8"),
+                assume=replace(question.assume, kv_dtype="fp8"),
+            ),
+        ),
+    ]
     out = []
     for text, changed in changes:
         if changed == question:

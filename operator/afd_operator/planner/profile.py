@@ -198,7 +198,9 @@ class Profile:
             if ep in (None, ranks) and ranks <= experts:
                 tokens = np.array([r[0] for r in rows])
                 tiles, per_tile = balanced_footprint(tokens, experts=experts, top_k=top_k, ranks=float(ranks))
-                x.append(tiles), s.append(per_tile), t.append(np.array([r[2] for r in rows]))
+                x.append(tiles)
+                s.append(per_tile)
+                t.append(np.array([r[2] for r in rows]))
         if not x:
             raise self._missing(component, dtype, f"{shape} over {ep} ranks")
         return np.concatenate(x), np.concatenate(s), np.concatenate(t)

@@ -91,7 +91,8 @@ def explanation(console: Console, plan: Plan, changes: list[tuple[str, str]]) ->
             highlight=False,
         )
     table = Table(title="What would change the answer", title_justify="left")
-    table.add_column("if there were"), table.add_column("the answer would be")
+    table.add_column("if there were")
+    table.add_column("the answer would be")
     for change, outcome in changes:
         table.add_row(change, outcome)
     console.print(table)

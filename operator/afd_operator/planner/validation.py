@@ -66,8 +66,16 @@ class Row:
 def rows() -> list[Row]:
     """Every row that needs no simulation, in the order of the page."""
     return [
-        *_identities(), *_worked_example(), *_batches(), *_colocated(), *_speedups(), *_choices(), *_wide(), *_ablations(), *_h200(),
-    ]  # fmt: skip
+        *_identities(),
+        *_worked_example(),
+        *_batches(),
+        *_colocated(),
+        *_speedups(),
+        *_choices(),
+        *_wide(),
+        *_ablations(),
+        *_h200(),
+    ]
 
 
 def _identities() -> list[Row]:

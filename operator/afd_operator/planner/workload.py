@@ -59,9 +59,12 @@ class Workload:
     def lengths(cls, prompt_tokens: float, output_tokens: float, *, rate: float | None = None) -> Workload:
         """Every request alike: prompt p, output o, decoded at contexts p .. p + o - 1."""
         return cls(
-            prompt_tokens, output_tokens, prompt_tokens + (output_tokens - 1) / 2,
-            decode_context_sd=output_tokens / math.sqrt(12.0), rate=rate,
-        )  # fmt: skip
+            prompt_tokens,
+            output_tokens,
+            prompt_tokens + (output_tokens - 1) / 2,
+            decode_context_sd=output_tokens / math.sqrt(12.0),
+            rate=rate,
+        )
 
     @classmethod
     def decode_at(cls, context_tokens: float) -> Workload:
@@ -87,9 +90,13 @@ class Trace:
         context, variance = decode_context(prompt, output)
         span = float(self.arrivals_s[-1] - self.arrivals_s[0]) if len(self) > 1 else 0.0
         return Workload(
-            float(prompt.mean()), float(output.mean()), context, math.sqrt(variance),
-            rate=(len(self) - 1) / span if span > 0 else None, name=self.name,
-        )  # fmt: skip
+            float(prompt.mean()),
+            float(output.mean()),
+            context,
+            math.sqrt(variance),
+            rate=(len(self) - 1) / span if span > 0 else None,
+            name=self.name,
+        )
 
 
 def decode_context(prompt: NDArray[np.float64], output: NDArray[np.float64]) -> tuple[float, float]:

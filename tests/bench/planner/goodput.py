@@ -121,9 +121,12 @@ def main() -> None:
     for label in sys.argv[1:] or list(MODELS):
         old[label] = {name: run(label, name, lengths) for name, lengths in LENGTHS.items()}
     record = {
-        "percentile": 90, "seed": SEED, "hardware": "H800, kernel tables of H100", "goodput": old,
+        "percentile": 90,
+        "seed": SEED,
+        "hardware": "H800, kernel tables of H100",
+        "goodput": old,
         "validation": [row.as_dict() for row in rows(old)],
-    }  # fmt: skip
+    }
     RESULT.write_text(json.dumps(record, indent=1) + "\n")
 
 

@@ -45,16 +45,40 @@ def serve(name: str, prompt: float, answer: float, ttft: float, system: str = "g
 
 
 CASES = {
-    "short prompts, experts shared by both phases": (serve("Qwen/Qwen3-235B-A22B-FP8", 1024, 256, 1.0), YES, Reason.GAIN),
-    "wide experts, three nodes of KV": (serve("stepfun-ai/Step-3.7-Flash-FP8", 8192, 512, 2.0), YES, Reason.GAIN),
-    "weights twice do not pay for PDD": (serve("moonshotai/Kimi-K2-Instruct", 1024, 256, 1.0), YES, Reason.GAIN),
+    "short prompts, experts shared by both phases": (
+        serve("Qwen/Qwen3-235B-A22B-FP8", 1024, 256, 1.0),
+        YES,
+        Reason.GAIN,
+    ),
+    "wide experts, three nodes of KV": (
+        serve("stepfun-ai/Step-3.7-Flash-FP8", 8192, 512, 2.0),
+        YES,
+        Reason.GAIN,
+    ),
+    "weights twice do not pay for PDD": (
+        serve("moonshotai/Kimi-K2-Instruct", 1024, 256, 1.0),
+        YES,
+        Reason.GAIN,
+    ),
     "FastAFD's row against EP32": (decode("Qwen/Qwen3-235B-A22B-FP8", 8192), UNSURE, Reason.WIDE_EP_BETTER),
     "FastAFD's row that lost to EP16": (decode("MiniMaxAI/MiniMax-M2.5", 16384), NO, Reason.WIDE_EP_BETTER),
-    "latent KV is small, the batch is not the limit": (decode("zai-org/GLM-5.1-FP8", 8192), NO, Reason.TAX_EXCEEDS_EXPANSION),
+    "latent KV is small, the batch is not the limit": (
+        decode("zai-org/GLM-5.1-FP8", 8192),
+        NO,
+        Reason.TAX_EXCEEDS_EXPANSION,
+    ),
     "very long contexts": (decode("Qwen/Qwen3-235B-A22B-FP8", 65536), NO, Reason.TAX_EXCEEDS_EXPANSION),
-    "a domain of one node": (serve("Qwen/Qwen3-235B-A22B-FP8", 8192, 512, 9.0, "h200-x8"), NO, Reason.SINGLE_NODE_DOMAIN),
-    "a step that nothing reaches": (replace(decode("Qwen/Qwen3-235B-A22B-FP8", 8192), slo=Slo(tpot_s=0.002)), NO, Reason.SLO_UNREACHABLE),
-}  # fmt: skip
+    "a domain of one node": (
+        serve("Qwen/Qwen3-235B-A22B-FP8", 8192, 512, 9.0, "h200-x8"),
+        NO,
+        Reason.SINGLE_NODE_DOMAIN,
+    ),
+    "a step that nothing reaches": (
+        replace(decode("Qwen/Qwen3-235B-A22B-FP8", 8192), slo=Slo(tpot_s=0.002)),
+        NO,
+        Reason.SLO_UNREACHABLE,
+    ),
+}
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -41,15 +41,29 @@ def models(draw: st.DrawFn) -> ModelSpec:
     groups = [(layers - windowed, None), (windowed, draw(st.sampled_from([128, 1024, 4096])))]
     attention = tuple(
         AttentionGroup(
-            kind=AttentionKind.GQA, layers=count, query_heads=kv_heads * draw(st.sampled_from([1, 4, 8, 16])), kv_heads=kv_heads,
-            key_dim=head_dim, value_dim=head_dim, window_tokens=window,
+            kind=AttentionKind.GQA,
+            layers=count,
+            query_heads=kv_heads * draw(st.sampled_from([1, 4, 8, 16])),
+            kv_heads=kv_heads,
+            key_dim=head_dim,
+            value_dim=head_dim,
+            window_tokens=window,
         )
         for count, window in groups
         if count
-    )  # fmt: skip
+    )
     return ModelSpec(
-        name="drawn", hidden=draw(st.sampled_from([1024, 2048, 4096, 7168])), vocabulary=draw(st.integers(1000, 300_000)), layers=layers, moe_layers=moe_layers,
-        experts=experts, top_k=draw(st.integers(1, min(16, experts))), expert_width=draw(st.sampled_from([512, 768, 1536, 3072])),
-        dense_width=draw(st.sampled_from([0, 4096, 18432])), shared_width=draw(st.sampled_from([0, 2048])), attention=attention,
-        expert_precision=draw(st.sampled_from([Precision.FP8, Precision.BF16, Precision.NVFP4])), dense_precision=draw(st.sampled_from([Precision.FP8, Precision.BF16])),
-    )  # fmt: skip
+        name="drawn",
+        hidden=draw(st.sampled_from([1024, 2048, 4096, 7168])),
+        vocabulary=draw(st.integers(1000, 300_000)),
+        layers=layers,
+        moe_layers=moe_layers,
+        experts=experts,
+        top_k=draw(st.integers(1, min(16, experts))),
+        expert_width=draw(st.sampled_from([512, 768, 1536, 3072])),
+        dense_width=draw(st.sampled_from([0, 4096, 18432])),
+        shared_width=draw(st.sampled_from([0, 2048])),
+        attention=attention,
+        expert_precision=draw(st.sampled_from([Precision.FP8, Precision.BF16, Precision.NVFP4])),
+        dense_precision=draw(st.sampled_from([Precision.FP8, Precision.BF16])),
+    )

@@ -46,9 +46,14 @@ def judge(run: Simulation, slo: Slo) -> Outcome:
     within = (ttft <= (slo.ttft_s or np.inf)) & (tpot <= (slo.tpot_s or np.inf))
     span = run.loop.now or 1.0
     return Outcome(
-        float(within.mean()), float(np.percentile(ttft, slo.percentile, method="higher")), float(np.percentile(tpot, slo.percentile, method="higher")),
-        sum(r.finish is not None for r in run.requests), len(run.requests), run.busy_s["prefill"] / span, run.busy_s["decode"] / span,
-    )  # fmt: skip
+        float(within.mean()),
+        float(np.percentile(ttft, slo.percentile, method="higher")),
+        float(np.percentile(tpot, slo.percentile, method="higher")),
+        sum(r.finish is not None for r in run.requests),
+        len(run.requests),
+        run.busy_s["prefill"] / span,
+        run.busy_s["decode"] / span,
+    )
 
 
 def at_rate(

@@ -129,6 +129,13 @@ def _afd(layer: LayerModel, gpus: int, rules: MemoryRules, context: float) -> It
             for share in SHARES:
                 timing = UnitTiming(layer, Shape(prefill, decode, expert, decode_share=share))
                 yield _system(
-                    kind="afd", gpus=gpus, prefill=timing, decode=timing, prefill_gpus=prefill, decode_gpus=decode, kv_tokens=room, shared=True,
+                    kind="afd",
+                    gpus=gpus,
+                    prefill=timing,
+                    decode=timing,
+                    prefill_gpus=prefill,
+                    decode_gpus=decode,
+                    kv_tokens=room,
+                    shared=True,
                     setting=f"{prefill} prefill + {decode} decode + {expert} expert GPUs, {share:.0%} of SMs for decode",
-                )  # fmt: skip
+                )

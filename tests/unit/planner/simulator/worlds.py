@@ -38,6 +38,14 @@ def system(kind: str, *, prefill_s: float | None = None, decode_s: float | None 
     """A system of `kind` with 4 decode GPUs; constant timings where given, else a small model's."""
     timing: Timing = _small() if prefill_s is None or decode_s is None else Constant(prefill_s, decode_s)
     return System(
-        kind=kind, gpus=4, prefill=timing, decode=timing, prefill_gpus=4, decode_gpus=4, kv_tokens=200_000.0, chunk=512,  # type: ignore[arg-type]
-        shared=kind in ("pdmux", "afd"), setting="test",
-    )  # fmt: skip
+        kind=kind,
+        gpus=4,
+        prefill=timing,
+        decode=timing,
+        prefill_gpus=4,
+        decode_gpus=4,
+        kv_tokens=200_000.0,
+        chunk=512,  # type: ignore[arg-type]
+        shared=kind in ("pdmux", "afd"),
+        setting="test",
+    )
