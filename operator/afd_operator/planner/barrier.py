@@ -30,7 +30,7 @@ _Z = np.array([0.0, *(expected_maximum(n) for n in range(1, _TABLE + 1))])
 def stretch(lanes: Values, batch: Values, *, mean: float, sd: float) -> Array:
     """Factor >= 1 on attention time: slowest of `lanes` lanes over the average one."""
     z = _Z[np.minimum(np.asarray(lanes, dtype=int), _TABLE)]
-    return 1.0 + z * sd / (mean * np.sqrt(np.maximum(np.asarray(batch, dtype=float), 1.0)))
+    return np.asarray(1.0 + z * sd / (mean * np.sqrt(np.maximum(np.asarray(batch, dtype=float), 1.0))))
 
 
 def spread_of_lane(batch: float, *, mean: float, sd: float) -> float:

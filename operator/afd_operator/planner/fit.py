@@ -94,7 +94,7 @@ class Component:
         """Predicted microseconds, element by element."""
         coordinate = np.log(np.asarray(self.fit(x, s), dtype=float))
         inside = np.clip(coordinate, self.log_fit[0], self.log_fit[-1])
-        return np.exp(np.interp(inside, self.log_fit, self.log_time) + (coordinate - inside))
+        return np.asarray(np.exp(np.interp(inside, self.log_fit, self.log_time) + (coordinate - inside)))
 
     def error(self, x: Values, s: Values = 1.0) -> float:
         """Relative standard deviation of the prediction: the worst over the points asked for."""

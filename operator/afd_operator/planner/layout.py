@@ -224,7 +224,10 @@ class Search:
         lanes = layouts.decode * per
         quarter = np.rint(4 * batch / layouts.microbatches).astype(np.int64)
         late = stretch(
-            lanes, batch / layouts.microbatches, mean=work.decode_context_tokens, sd=work.decode_context_sd
+            lanes.astype(float),
+            batch / layouts.microbatches,
+            mean=work.decode_context_tokens,
+            sd=work.decode_context_sd,
         )
         t_a = tables.attention[quarter] * late + tables.dense[quarter]
         tokens = lanes * batch / layouts.microbatches
@@ -271,8 +274,7 @@ class Search:
         Prefill runs in two halves, so that one half's experts work while the other attends. On the
         expert GPUs it has the SMs that decode does not use: all of them while decode is away.
         """
-        layer, work = self.layer, self.workload
-        per = layer.hardware.gpus_per_node
+        layer, per = self.layer, self.layer.hardware.gpus_per_node
         cycle = layer_cycle(t_a, t_e, layer.transfer_us(), 1)
         busy = np.minimum(
             1.0, layouts.microbatches * t_e / np.maximum(cycle, layouts.microbatches * np.maximum(t_a, t_e))

@@ -89,7 +89,7 @@ def expected_footprint(
 
 def active_experts(tokens: float, *, experts: int, top_k: int, ranks: int) -> float:
     """Experts of one rank that get at least one of `tokens` tokens, on average."""
-    return experts / ranks * (1.0 - (1.0 - top_k / experts) ** tokens)
+    return float(experts / ranks * (1.0 - (1.0 - top_k / experts) ** tokens))
 
 
 def copies_per_token(*, experts: int, top_k: int, ranks: int) -> float:

@@ -19,32 +19,32 @@ If the pipeline is full (m max(T_a, T_e) >= T_a + T_e + 2 T_c) this is MegaScale
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-Times = TypeVar("Times", float, NDArray[np.float64])
+Times: TypeAlias = float | NDArray[np.float64]
 
 
-def loop_time(t_attention: Times, t_expert: Times, t_transfer: Times) -> Times:
-    """One microbatch, one layer, nothing overlapped."""
+def loop_time(t_attention: Times, t_expert: Times, t_transfer: Times) -> Any:
+    """One microbatch, one layer, nothing overlapped. A float for floats, an array for arrays, as all here."""
     return t_attention + t_expert + 2 * t_transfer
 
 
-def layer_cycle(t_attention: Times, t_expert: Times, t_transfer: Times, microbatches: int) -> Times:
+def layer_cycle(t_attention: Times, t_expert: Times, t_transfer: Times, microbatches: int) -> Any:
     """Steady time between two layers of one microbatch, in the unit of the inputs."""
     busiest = np.maximum(t_attention, t_expert) * microbatches
-    return np.maximum(busiest, loop_time(t_attention, t_expert, t_transfer))  # type: ignore[return-value]
+    return np.maximum(busiest, loop_time(t_attention, t_expert, t_transfer))
 
 
 def step_time(
     t_attention: Times, t_expert: Times, t_transfer: Times, *, microbatches: int, layers: int
-) -> Times:
+) -> Any:
     """T_step of `layers` MoE layers: L-1 cycles, and the last layer's way out of the pipeline."""
     slowest = np.maximum(t_attention, t_expert)
     drain = loop_time(t_attention, t_expert, t_transfer) + slowest * (microbatches - 1)
-    return layer_cycle(t_attention, t_expert, t_transfer, microbatches) * (layers - 1) + drain  # type: ignore[no-any-return]
+    return layer_cycle(t_attention, t_expert, t_transfer, microbatches) * (layers - 1) + drain
 
 
 def megascale_step_time(
@@ -52,4 +52,4 @@ def megascale_step_time(
 ) -> float:
     """MegaScale-Infer's form, for comparison; it assumes a pipeline that is always full."""
     slowest = max(t_attention, t_expert)
-    return loop_time(t_attention, t_expert, t_transfer) + slowest * (microbatches * layers - 1)
+    return float(loop_time(t_attention, t_expert, t_transfer)) + slowest * (microbatches * layers - 1)
