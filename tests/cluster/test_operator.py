@@ -210,19 +210,19 @@ def test_a_lost_pod_is_replaced_and_the_others_stay(home: Home, prod: str) -> No
     before = {p["metadata"]["name"]: p["metadata"]["uid"] for p in home.pods(prod)}
     home.rack.core.delete_namespaced_pod("demo-0-exp-0", prod)
 
-    def after() -> dict[str, str]:
-        return {
-            p["metadata"]["name"]: p["metadata"]["uid"]
-            for p in home.pods(prod)
-            if any(c["type"] == "Ready" and c["status"] == "True" for c in p["status"].get("conditions", []))
+    def replaced() -> dict[str, str]:
+        """All pods that are Ready, once that is all of them and one is new."""
+        found = {
+            pod["metadata"]["name"]: pod["metadata"]["uid"]
+            for pod in home.pods(prod)
+            if any(
+                c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", [])
+            )
         }
+        return found if set(found) == set(before) and found != before else {}
 
-    wait(
-        "the pod is replaced",
-        lambda: set(after()) == set(before) and after()["demo-0-exp-0"] != before["demo-0-exp-0"],
-        WITHIN_S,
-    )
-    assert {n for n, uid in after().items() if uid != before[n]} == {"demo-0-exp-0"}
+    after = wait("the pod is replaced", replaced, WITHIN_S)
+    assert {name for name, uid in after.items() if uid != before[name]} == {"demo-0-exp-0"}
     home.await_condition("demo", prod, "Ready", "True")
 
 
