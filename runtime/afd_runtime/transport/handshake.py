@@ -126,7 +126,7 @@ def receive_greeting(sock: socket.socket, judge: Callable[[Hello], tuple[Verdict
 
 def _send(sock: socket.socket, data: bytes) -> None:
     try:
-        sock.sendall(data)
+        sock.sendall(data, socket.MSG_NOSIGNAL)
     except OSError as error:
         raise PeerLost(f"connection broke in the handshake: {error}") from error
 

@@ -115,7 +115,8 @@ def send(sock: socket.socket, header: bytes, payload: Sequence[torch.Tensor]) ->
     parts = [part for part in parts if len(part)]
     try:
         while parts:
-            sent = sock.sendmsg(parts)
+            # A peer that is gone must be an error here, not a signal that ends the process.
+            sent = sock.sendmsg(parts, [], socket.MSG_NOSIGNAL)
             while parts and sent >= len(parts[0]):
                 sent -= len(parts.pop(0))
             if sent:

@@ -91,12 +91,13 @@ class LaneRole:
         if not isinstance(message, StepPlan) or not self._worker.membership.acts(message.epoch, "step-plan"):
             return
         self._worker.seen_step = max(self._worker.seen_step, message.step)
-        if not self._connected:
+        # Plans that were on their way when the epoch ended: the command that ended it comes behind them.
+        if not self._connected or message.epoch <= self._worker.ended_epoch:
             return
         try:
             output = self._lane.run(message)
         except EndpointClosed:
-            return
+            self._connected = False
         except TransportError as error:
             self._fault(message.epoch, message.step, error)
             self._connected = False

@@ -251,6 +251,20 @@ def test_a_plan_that_cannot_be_run_is_a_fault_and_the_lane_lives_on(world: World
     assert world.answer == world.oracle.greedy(PROMPT, 1)
 
 
+def test_plans_behind_an_aborted_step_are_dropped_in_silence(world: World) -> None:
+    """With two steps out, the second needs what the first would have given: that is no fault."""
+    world.step(tokens=PROMPT, only=[LANES[0]])  # it waits for the other lane
+    world.answer.append(0)
+    world.step(only=[LANES[0]])
+    world.answer.clear()
+    world.coordinator.abort(world.epoch, world.committed)
+    world.announce()
+    world.step(tokens=PROMPT)
+    world.results()
+    assert [message for message in world.coordinator.heard if isinstance(message, Fault)] == []
+    assert world.answer == world.oracle.greedy(PROMPT, 1)
+
+
 def test_a_refused_worker_tries_again(alone: World) -> None:
     worker = alone.unit.start(Role.ATTENTION, 0)
     alone.coordinator.wait_for(Register)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import socket
 import time
 from collections.abc import Callable
@@ -20,7 +22,7 @@ from afd_runtime.transport.handshake import Hello, greet, receive_greeting
 from afd_runtime.transport.round import Round, WireFormat
 from afd_runtime.transport.tcp_expert import TcpExpert
 from afd_runtime.transport.tcp_lane import TcpLane
-from afd_runtime.transport.wire import HEADER, Header, Kind, pack
+from afd_runtime.transport.wire import HEADER, Header, Kind, pack, send
 
 EPOCH = 5
 ROUND = Round(EPOCH, Phase.DECODE, 1, 0, 0)
@@ -130,8 +132,9 @@ def test_strangers_are_dropped_and_counted_and_lanes_go_on(tcp: TcpTransport, se
     expert, epoch, lost = worker(tcp)
     lane = connect(epoch)
     with raw(tcp) as stranger:
-        stranger.sendall(sent)
-        stranger.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(OSError):  # it may have been sent away before it was done
+            stranger.sendall(sent)
+            stranger.shutdown(socket.SHUT_WR)
         wait_until(lambda: tcp.listeners[0].refused.total() == 1, "the stranger to be counted")
     lane.push(0, ROUND, rows(2))
     answer(expert)
@@ -221,6 +224,18 @@ def _serve_one(listening: socket.socket, peer: TcpExpert, lane: TcpLane) -> sock
         receive_greeting(sock, peer.judge)
         connecting.result(5)
     return sock
+
+
+def test_a_broken_connection_is_an_error_and_no_signal() -> None:
+    """Whatever the process does with SIGPIPE: its default action would end the worker."""
+    here, there = socket.socketpair()
+    there.close()
+    before = signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        with here, pytest.raises(PeerLost, match="connection broke"):
+            send(here, b"header", [])
+    finally:
+        signal.signal(signal.SIGPIPE, before)
 
 
 def test_a_goodbye_is_no_loss(tcp: TcpTransport) -> None:

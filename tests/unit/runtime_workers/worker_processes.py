@@ -39,7 +39,7 @@ from afd_unit.unitfile import Auth, AuthMode, Model, UnitFile
 
 Message = TypeVar("Message", bound=FromWorker)
 DATA_KEY = b"k" * 32
-WAIT_S = 60.0
+WAIT_S = 120.0
 """Two cores, several processes that each import a tensor library: the bound of every wait."""
 
 
