@@ -91,7 +91,8 @@ class Lane:
         Raises PlanRefused before anything has changed, TransportError when the step could not be
         finished: then the lane waits for `abort`."""
         clock = StepClock()
-        if self._endpoint is None:
+        endpoint = self._endpoint
+        if endpoint is None:
             raise EndpointClosed(f"step {plan.step}: this lane is in no epoch")
         todo = admission(plan, self.table, self._limits, self._stage.shape.vocab)
         for request_id in todo.release:
@@ -99,7 +100,7 @@ class Lane:
         for work in todo.admit:
             self.table.admit(work)
         microbatches = self._microbatches(plan)
-        exchange = Exchange(self._endpoint, self._split, clock)
+        exchange = Exchange(endpoint, self._split, clock)
         run_layers(plan, microbatches, self._stage, self.cache, exchange, self._alive)
         return self._finish(plan, microbatches, clock, every_row)
 

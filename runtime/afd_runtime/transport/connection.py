@@ -48,6 +48,10 @@ class Connection:
         self._sending = threading.Lock()
         self._closed = threading.Event()
         self._reader = threading.Thread(target=self._read, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin to read. Call it once the connection is where an answer to its first frame will look
+        for it: that answer may be due before this returns."""
         self._reader.start()
 
     def send(self, kind: Kind, round: Round, rows: int, payload: Sequence[torch.Tensor]) -> None:

@@ -133,6 +133,7 @@ class TcpExpert:
                 lost=lost,
                 name=f"dispatch-{lane}",
             )
+            self._connections[lane].start()
         return True
 
 

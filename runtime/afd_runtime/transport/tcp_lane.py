@@ -54,6 +54,7 @@ class TcpLane:
                 self.close()
                 raise error.by(worker, f"expert worker {worker} at {address}") from error
             self._connections.append(self._connection(worker, sock))
+            self._connections[-1].start()
 
     def push(self, worker: int, round: Round, dispatch: Dispatch) -> None:
         self._slots.open(worker, round, dispatch.rows)

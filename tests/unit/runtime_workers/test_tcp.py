@@ -283,3 +283,17 @@ def test_addresses(address: str, expected: tuple[str, int]) -> None:
 def test_what_is_no_address(address: str) -> None:
     with pytest.raises(ValueError, match="is not host:port"):
         split_address(address)
+
+
+def test_a_hundred_epochs_in_a_row(tcp: TcpTransport) -> None:
+    """A lane's first frame is often there before its connection is: it must be answered all the same."""
+    for number in range(1, 101):
+        lanes, [expert] = tcp.connect(WIRE, number, (0, 1), 1, timeout_s=10.0)
+        round = Round(number, Phase.DECODE, 1, 0, 0)
+        for lane in lanes.values():
+            lane.push(0, round, rows(1))
+        answer(expert)
+        for lane in lanes.values():
+            assert lane.pull(0, round).hidden.shape[0] == 1
+            lane.close()
+        expert.close()
