@@ -70,6 +70,9 @@ class _Ring:
     slots: list[SlotBuffers]
     activations: list[tuple[torch.Tensor, torch.Tensor]]
     capacity_rows: int
+    staged: torch.Tensor
+    """[2 * slots, 1 + MAX_EXPERTS], pinned: layer and extents on their way. A run's row is written again only two
+    rounds of the ring later, when the run before it in its slot has been waited for."""
 
     def view(self) -> QueueView:
         tensors = (self.ready, self.done, self.layer, self.extent, self.arrived, self.finished, self.table)
@@ -90,6 +93,7 @@ class GpuExpertKernel:
         tiles: Tiles | None = None,
         fault_timeout_s: float = 5.0,
         log_runs: int = 0,
+        log_units: int = 0,
         cache: Path | None = None,
     ) -> None:
         device = torch.cuda.current_device()
@@ -103,15 +107,15 @@ class GpuExpertKernel:
         self._tiles = tiles or tiles_for(shape)
         self._ledger = SlotLedger(slots)
         self._layer_count = len(layers)
-        self._kept: list[torch.Tensor] = []
+        self._weights_kept: list[object] = []
         self._layers = self._layer_table(layers)
         self._rings = {queue: self._ring(slots[queue], capacity_rows[queue]) for queue in Queue}
         self._control = _to_device(Control(budget=multiprocessors, timeout_ns=int(fault_timeout_s * 1e9)))
         self._parked = torch.empty(multiprocessors * PARKED_FLOATS, dtype=torch.float32, device="cuda")
         self.claimed_ns = torch.zeros(2, 64, dtype=torch.int64, device="cuda")
-        self._log_units = max(shape.units(queue, [capacity_rows[queue]]) for queue in Queue) * 2 if log_runs else 0
+        self._log_units = log_units
         self.log = torch.zeros(2, log_runs, self._log_units, dtype=torch.int32, device="cuda")
-        """[queue, run % log_runs, unit]: how often each unit was stored."""
+        """[queue, (run - 1) % log_runs, unit]: how often each unit was stored."""
         self._kernel = load(cubin("apk", cache).path, "afd_apk")
         call(
             cu.cuFuncSetAttribute,
@@ -149,6 +153,23 @@ class GpuExpertKernel:
         """Starts the resident kernel; returns at once."""
         launch(self._kernel, self.params(), self._multiprocessors, THREADS, SHARED_BYTES, self.stream)
 
+    @property
+    def layer_count(self) -> int:
+        return self._layer_count
+
+    def reset(self, published: dict[Queue, int], *, stop: bool) -> None:
+        """For measurements, between launches: the words of a kernel that has run nothing, with the first
+        `published` runs of each queue already published, and `stop` set or not."""
+        for queue, ring in self._rings.items():
+            for words in (ring.ready, ring.done, ring.arrived, ring.finished):
+                words.zero_()
+            count = published.get(queue, 0)
+            ring.ready[:count] = torch.arange(1, count + 1, device="cuda") << 32
+        self._write_control("stop", int(stop))
+
+    def slots(self, queue: Queue) -> list[SlotBuffers]:
+        return self._rings[queue].slots
+
     def buffers(self, run: Run) -> SlotBuffers:
         return self._rings[run.queue].slots[run.slot]
 
@@ -169,11 +190,11 @@ class GpuExpertKernel:
     def write_slot(self, run: Run, layer: int, extents: Sequence[Extent]) -> None:
         """Layer and extents of a run, without its ready flag."""
         ring = self._rings[run.queue]
-        words = [layer] + [extent.word for extent in extents]
-        staged = torch.tensor(words, dtype=torch.int64).to(torch.int32).pin_memory()
+        words = torch.tensor([layer, *(extent.word for extent in extents)], dtype=torch.int64)
+        staged = ring.staged[run.number % len(ring.staged)]
+        staged[: len(words)].copy_(words.to(torch.int32))
         ring.layer[run.slot : run.slot + 1].copy_(staged[:1], non_blocking=True)
-        ring.extent[run.slot, : len(extents)].copy_(staged[1:], non_blocking=True)
-        self._kept = [*self._kept[-64:], staged]
+        ring.extent[run.slot, : len(extents)].copy_(staged[1 : len(words)], non_blocking=True)
 
     def wait(self, run: Run, timeout_s: float) -> None:
         self._ledger.check_published(run)
@@ -230,7 +251,7 @@ class GpuExpertKernel:
         rows = []
         for weights in layers:
             scales = [_padded(weights.gate_up_scale), _padded(weights.down_scale)]
-            self._weights_kept = [*getattr(self, "_weights_kept", []), weights, *scales]
+            self._weights_kept += [weights, *scales]
             rows.append(
                 tensor_map(weights.gate_up.flatten(0, 1), 128, BLOCK_K)
                 + tensor_map(weights.down.flatten(0, 1), 128, BLOCK_K)
@@ -273,6 +294,7 @@ class GpuExpertKernel:
             slots=buffers,
             activations=activations,
             capacity_rows=capacity_rows,
+            staged=torch.zeros(2 * slots, 1 + MAX_EXPERTS, dtype=torch.int32).pin_memory(),
         )
 
 
