@@ -12,9 +12,9 @@ from afd_unit import names
 from afd_unit.identity import Role, member_index, pod_of
 
 LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-SUBDOMAIN = st.from_regex(r"\A[a-z0-9]([-a-z0-9]{0,60}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,60}[a-z0-9])?){0,3}\Z").filter(
-    lambda name: len(name) <= 253
-)
+SUBDOMAIN = st.from_regex(
+    r"\A[a-z0-9]([-a-z0-9]{0,60}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,60}[a-z0-9])?){0,3}\Z"
+).filter(lambda name: len(name) <= 253)
 
 
 @pytest.mark.parametrize(
