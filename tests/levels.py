@@ -52,10 +52,7 @@ LEVELS = (
 
 
 def _run(level: Level) -> bool:
-    for command in level.commands:
-        if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
-            return False
-    return True
+    return all(subprocess.run(command, cwd=ROOT, check=False).returncode == 0 for command in level.commands)
 
 
 def main(names: list[str]) -> int:

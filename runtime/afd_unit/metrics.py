@@ -72,13 +72,23 @@ RECONCILE_EDGES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0
 
 def _coordinator(name: str, kind: Kind, help: str, *labels: str, buckets: tuple[float, ...] = ()) -> Metric:
     return Metric(
-        name=name, kind=kind, owner=Owner.COORDINATOR, help=help, labels=(*RUNTIME_LABELS, *labels), buckets=buckets
+        name=name,
+        kind=kind,
+        owner=Owner.COORDINATOR,
+        help=help,
+        labels=(*RUNTIME_LABELS, *labels),
+        buckets=buckets,
     )
 
 
 def _gateway(name: str, kind: Kind, help: str, *labels: str, buckets: tuple[float, ...] = ()) -> Metric:
     return Metric(
-        name=name, kind=kind, owner=Owner.GATEWAY, help=help, labels=(*GATEWAY_LABELS, *labels), buckets=buckets
+        name=name,
+        kind=kind,
+        owner=Owner.GATEWAY,
+        help=help,
+        labels=(*GATEWAY_LABELS, *labels),
+        buckets=buckets,
     )
 
 
@@ -137,10 +147,14 @@ GATEWAY = (
 
 OPERATOR = (
     _operator("afd_operator_reconcile", C, "Reconciles by result.", "result"),
-    _operator("afd_operator_reconcile_duration_seconds", H, "Duration of a reconcile.", buckets=RECONCILE_EDGES),
+    _operator(
+        "afd_operator_reconcile_duration_seconds", H, "Duration of a reconcile.", buckets=RECONCILE_EDGES
+    ),
     _operator("afd_operator_reconcile_errors", C, "Reconciles that failed.", "error_type"),
     _operator("afd_operator_workqueue_depth", G, "Keys that wait for a reconcile."),
-    _operator("afd_operator_last_api_success_timestamp_seconds", G, "Last successful call of the API server."),
+    _operator(
+        "afd_operator_last_api_success_timestamp_seconds", G, "Last successful call of the API server."
+    ),
     _operator("afd_operator_leader", G, "1 while this process holds the operator's Lease."),
     _operator("afd_operator_deployments", G, "AFDDeployments by state.", "state"),
     _operator("afd_operator_nodes", G, "Nodes of a unit.", "deployment", "role", "state"),

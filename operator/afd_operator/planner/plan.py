@@ -150,7 +150,10 @@ class Planner:
             self.layer, spares=q.spares, with_prefill=q.phase is Phase.SERVE, budget_step=q.budget_step
         )
         if len(self.layouts) == 0:
-            text = f"no number of nodes in a domain of {q.hardware.nodes_per_domain} divides the {q.model.experts} experts over their GPUs"
+            text = (
+                f"no number of nodes in a domain of {q.hardware.nodes_per_domain} divides the "
+                f"{q.model.experts} experts over their GPUs"
+            )
             return self._no_layout(Reason.NO_LAYOUT_FITS, text, found)
         self.result = self.search.evaluate(self.layouts)
         chosen = most_rate(self.layouts, self.result)
@@ -158,7 +161,8 @@ class Planner:
             return self._no_layout(*self._why_none(), found)
         if not found:
             raise MissingData(
-                f"{q.model.name}: no colocated system fits one domain of {q.hardware.title} under this service level: nothing to compare with"
+                f"{q.model.name}: no colocated system fits one domain of "
+                f"{q.hardware.title} under this service level: nothing to compare with"
             )
         return self._compare(chosen, found)
 
@@ -172,8 +176,10 @@ class Planner:
         q, result = self.question, self.result
         if result is None or not result.fits.any():
             text = (
-                f"no layout holds {q.model.name}: {q.model.expert_bytes / 1e9:.0f} GB of experts, {q.model.dense_bytes / 1e9:.0f} GB of dense "
-                f"weights a lane and one request of {q.model.kv_bytes(q.workload.decode_context_tokens, q.rules.kv_element_bytes) / 1e9:.2f} GB KV"
+                f"no layout holds {q.model.name}: {q.model.expert_bytes / 1e9:.0f} GB of "
+                f"experts, {q.model.dense_bytes / 1e9:.0f} GB of dense "
+                "weights a lane and one request of "
+                f"{q.model.kv_bytes(q.workload.decode_context_tokens, q.rules.kv_element_bytes) / 1e9:.2f} GB KV"
             )
             return Reason.NO_LAYOUT_FITS, text
         fastest = float(result.step_us[result.fits].min()) / 1e3

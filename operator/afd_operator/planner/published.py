@@ -149,7 +149,8 @@ EXPERTPLEX_RATIOS: dict[tuple[str, str], dict[str, float | None]] = {
     ("GLM-5.1", "ShareGPT"): {"chunked": 3.3, "colocated": 1.5, "pdd": None, "pdmux": 1.0},
     ("GLM-5.1", "LooGLE"): {"chunked": 5.0, "colocated": 2.5, "pdd": None, "pdmux": 1.66},
 }
-"""ExpertPlex goodput over each baseline's. None: the baseline misses the target, runs out of memory, or its figure is not stated."""
+"""ExpertPlex goodput over each baseline's. None: the baseline misses the target, runs out of memory,
+or its figure is not stated."""
 
 EXPERTPLEX_MINIMAX_REQUESTS_PER_NODE = 11.3
 """MiniMax-M2.7 on ShareGPT, requests/s per node of 8 H800."""

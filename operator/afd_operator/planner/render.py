@@ -35,7 +35,8 @@ def plan_table(console: Console, question: Question, plan: Plan) -> None:
     """The answer, its reasons, the layout, the figures and the baselines."""
     hw, work = question.hardware, question.workload
     console.print(
-        f"[bold]{question.model.name}[/] on {hw.title}: prompts {work.prompt_tokens:.0f}, answers {work.output_tokens:.0f} tokens ({plan.phase})"
+        f"[bold]{question.model.name}[/] on {hw.title}: prompts {work.prompt_tokens:.0f}, "
+        f"answers {work.output_tokens:.0f} tokens ({plan.phase})"
     )
     console.print(HEADLINE[plan.answer])
     for finding in plan.findings:
@@ -44,8 +45,10 @@ def plan_table(console: Console, question: Question, plan: Plan) -> None:
         layout = plan.layout
         prefill = f", {layout.prefill} of them prefill only" if plan.phase is Phase.SERVE else ""
         console.print(
-            f"layout: {layout.attention} attention : {layout.expert} expert nodes{prefill}; {layout.microbatches} microbatch(es); "
-            f"{plan.batch} requests a decode GPU; SMs for decode {layout.decode_sms}, boundary {layout.boundary_sms or 'not established'}",
+            f"layout: {layout.attention} attention : {layout.expert} expert "
+            f"nodes{prefill}; {layout.microbatches} microbatch(es); "
+            f"{plan.batch} requests a decode GPU; SMs for decode {layout.decode_sms}, "
+            f"boundary {layout.boundary_sms or 'not established'}",
             highlight=False,
         )
         console.print(_figures(plan.figures))

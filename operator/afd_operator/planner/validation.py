@@ -228,7 +228,8 @@ def _colocated() -> list[Row]:
 
 
 SLOW_ROW = (
-    "missed by more than 10 %: the published step is 33.8 ms against 30.2 ms at 8K with the same KV bytes and fewer tokens; "
+    "missed by more than 10 %: the published step is 33.8 ms against 30.2 ms at 8K with "
+    "the same KV bytes and fewer tokens; "
     "no kernel table explains the slower step, and the article's own identity also overshoots this row"
 )
 
@@ -334,7 +335,10 @@ def _wide() -> list[Row]:
         best = plan.best_baseline
         gain = plan.figures["speedup"]
         against = f"{best.setting}" if best else "none"
-        note = f"the planner answers {plan.answer} ({gain.value:.2f}x against {against}, {gain.low:.2f} .. {gain.high:.2f})"
+        note = (
+            f"the planner answers {plan.answer} ({gain.value:.2f}x against {against}, "
+            f"{gain.low:.2f} .. {gain.high:.2f})"
+        )
         out.append(
             Row.of(
                 REPOSITORY,
@@ -366,7 +370,10 @@ def _ablations() -> list[Row]:
             )
     with_overlap, without = published.OVERLAP_STEP_MS
     qwen = FASTAFD[0]
-    note = "the published figure without overlap is a host-side gap of 9.8 ms a step; the planner assumes a runtime that has none"
+    note = (
+        "the published figure without overlap is a host-side gap of 9.8 ms a step; the "
+        "planner assumes a runtime that has none"
+    )
     out.append(
         Row.of(
             ARTICLE,

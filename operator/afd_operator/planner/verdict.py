@@ -66,7 +66,7 @@ class Facts:
     narrow_ep: int
     speedup_over_narrow: float
     decode_only: bool
-    """Whether output is decoded tokens; in serving, expert GPUs also earn by prefill and the tax is not theirs alone."""
+    """Whether output is decoded tokens; in serving, expert GPUs earn by prefill too: the tax is not theirs alone."""
 
     @property
     def what(self) -> str:
@@ -77,11 +77,15 @@ def judge(f: Facts) -> tuple[Answer, tuple[Finding, ...]]:
     """The answer for a layout that exists, and all reasons that apply, the decisive one first."""
     if f.low > 1.0:
         answer = Answer.DISAGGREGATE
-        text = f"{f.speedup:.2f}x the {f.what} per GPU of {f.baseline}, at least {f.low:.2f}x within the prediction error"
+        text = (
+            f"{f.speedup:.2f}x the {f.what} per GPU of {f.baseline}, at least {f.low:.2f}x "
+            "within the prediction error"
+        )
         return answer, (Finding(Reason.GAIN, text), *_warnings(f))
     if f.speedup > 1.0:
         text = (
-            f"the predicted gain over {f.baseline} is {f.speedup - 1:.1%} and the prediction error reaches down to {f.low:.2f}x: "
+            f"the predicted gain over {f.baseline} is {f.speedup - 1:.1%} and the "
+            f"prediction error reaches down to {f.low:.2f}x: "
             "measure one unit before buying"
         )
         return Answer.WITHIN_ERROR, (Finding(Reason.GAIN_WITHIN_ERROR, text), *_obstacles(f))
@@ -92,7 +96,10 @@ def judge(f: Facts) -> tuple[Answer, tuple[Finding, ...]]:
 def _obstacles(f: Facts) -> tuple[Finding, ...]:
     out = []
     if f.decode_only and f.expansion * f.tax < 1.0:
-        text = f"batch expansion {f.expansion:.2f} x FFN tax {f.tax:.3f} = {f.expansion * f.tax:.2f} < 1: the expert GPUs cost more than the freed memory gains"
+        text = (
+            f"batch expansion {f.expansion:.2f} x FFN tax {f.tax:.3f} = "
+            f"{f.expansion * f.tax:.2f} < 1: the expert GPUs cost more than the freed memory gains"
+        )
         out.append(Finding(Reason.TAX_EXCEEDS_EXPANSION, text))
     if f.baseline_ep > f.narrow_ep and f.speedup_over_narrow > 1.0:
         text = (
@@ -107,12 +114,21 @@ def _warnings(f: Facts) -> tuple[Finding, ...]:
     out = []
     loop = f.t_attention_us + f.t_expert_us + 2 * f.t_transfer_us
     if f.wire_us >= f.t_expert_us:
-        text = f"the link needs {f.wire_us:.0f} us for a layer's results, longer than the experts compute: transfer-bound"
+        text = (
+            f"the link needs {f.wire_us:.0f} us for a layer's results, longer than the "
+            "experts compute: transfer-bound"
+        )
         out.append(Finding(Reason.TRANSFER_BOUND, text))
     elif f.t_expert_us > (1.0 - f.margin) * f.t_attention_us:
-        text = f"the FFN is exposed: T_e {f.t_expert_us:.0f} us against T_a {f.t_attention_us:.0f} us leaves less than {f.margin:.0%} slack"
+        text = (
+            f"the FFN is exposed: T_e {f.t_expert_us:.0f} us against T_a "
+            f"{f.t_attention_us:.0f} us leaves less than {f.margin:.0%} slack"
+        )
         out.append(Finding(Reason.FFN_EXPOSED, text))
     if f.microbatches > 1 and loop > f.microbatches * max(f.t_attention_us, f.t_expert_us) * 1.05:
-        text = f"{f.batch} requests a GPU in {f.microbatches} microbatches do not fill the loop of {loop:.0f} us: the pipeline waits"
+        text = (
+            f"{f.batch} requests a GPU in {f.microbatches} microbatches do not fill the loop "
+            f"of {loop:.0f} us: the pipeline waits"
+        )
         out.append(Finding(Reason.BATCH_TOO_SMALL, text))
     return tuple(out)

@@ -43,7 +43,10 @@ RULES = MemoryRules(prefill_tokens=4096)
 SEED = 1
 LENGTHS = {"ShareGPT": SHAREGPT, "LooGLE": LOOGLE}
 NOTES = {
-    "chunked": "a mixed step costs the simulator kernel time only; the paper's SGLang also loses host time and CUDA graphs in it",
+    "chunked": (
+        "a mixed step costs the simulator kernel time only; the paper's SGLang also loses "
+        "host time and CUDA graphs in it"
+    ),
     "colocated": "prefill-first without a limit: every arrival stalls decode, which a 50-100 ms target punishes",
     "pdd": "no truncation of sequences, which the paper needed to fit",
     "pdmux": "kernels slow down in proportion to their SMs; memory-bound decode kernels would lose less",

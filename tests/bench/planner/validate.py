@@ -49,8 +49,8 @@ MISSES = """\
 - **Goodput ratios.** Disaggregation comes first in every case that fits, as in the paper; the order among the baselines
   and the sizes of the ratios do not agree. The simulator has no host overhead, slows kernels in proportion to their SMs
   (too hard on PDMux), and the paper does not print the lengths it sampled, which move every ratio.
-- **H200 rows** compare two libraries, not two models of one: FlashInfer against TensorRT-LLM attention, DeepGEMM's fused
-  SM90 kernel against TensorRT-LLM's separate ones. They bound what the packaged H100/H200 tables are worth: 20 %.
+- **H200 rows** compare two libraries, not two models of one: FlashInfer against TensorRT-LLM attention, DeepGEMM's
+  fused SM90 kernel against TensorRT-LLM's separate ones. They bound what the packaged H100/H200 tables are worth: 20 %.
 """
 
 

@@ -137,5 +137,8 @@ def _afd(layer: LayerModel, gpus: int, rules: MemoryRules, context: float) -> It
                     decode_gpus=decode,
                     kv_tokens=room,
                     shared=True,
-                    setting=f"{prefill} prefill + {decode} decode + {expert} expert GPUs, {share:.0%} of SMs for decode",
+                    setting=(
+                        f"{prefill} prefill + {decode} decode + {expert} expert GPUs, "
+                        f"{share:.0%} of SMs for decode"
+                    ),
                 )

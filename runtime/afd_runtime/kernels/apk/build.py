@@ -156,7 +156,7 @@ def _nvcc() -> Path:
 
 def _includes() -> list[Path]:
     _require(HEADERS, HEADERS_VERSION)
-    spec = importlib.util.find_spec("deep_gemm")        # located, not imported: it would load the CUDA driver
+    spec = importlib.util.find_spec("deep_gemm")  # located, not imported: it would load the CUDA driver
     if spec is None or not spec.submodule_search_locations:
         raise BuildError(f"{HEADERS} has no package deep_gemm")
     return [Path(spec.submodule_search_locations[0]) / "include", _nvcc().parent.parent / "include"]

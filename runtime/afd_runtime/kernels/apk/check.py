@@ -15,10 +15,15 @@ import torch
 
 from afd_runtime.kernels.apk.device import GpuExpertKernel
 from afd_runtime.kernels.apk.interface import LayerWeights, Run, SlotBuffers
-from afd_runtime.kernels.apk.numerics import ERROR_BOUND, expert_ffn, quantise_blocks, quantise_rows, relative_error
+from afd_runtime.kernels.apk.numerics import (
+    ERROR_BOUND,
+    expert_ffn,
+    quantise_blocks,
+    quantise_rows,
+    relative_error,
+)
 from afd_runtime.kernels.apk.shape import ROW_ALIGN, ExpertShape, Extent, Queue, ceil_div, pack
 from afd_runtime.kernels.apk.tiles import Tiles
-
 
 SPARE = 16
 """Multiprocessors left to the copies and kernels that run beside the resident one."""
@@ -41,17 +46,48 @@ SMALL = ExpertShape(experts=4, hidden=512, intermediate=256)
 CASES = (
     Case("one narrow tile", SMALL, ((5, 0, 0, 0),), ()),
     Case("one wide tile", SMALL, (), ((100, 0, 0, 0),)),
-    Case("no rows at all, between others", SMALL, ((3, 0, 1, 0), (0, 0, 0, 0), (32, 1, 31, 16)), ((0, 0, 0, 0), (1, 0, 129, 0))),
-    Case("decode rows on both sides of every tile border", SMALL, ((32, 33, 64, 65), (127, 128, 129, 512)), ()),
+    Case(
+        "no rows at all, between others",
+        SMALL,
+        ((3, 0, 1, 0), (0, 0, 0, 0), (32, 1, 31, 16)),
+        ((0, 0, 0, 0), (1, 0, 129, 0)),
+    ),
+    Case(
+        "decode rows on both sides of every tile border", SMALL, ((32, 33, 64, 65), (127, 128, 129, 512)), ()
+    ),
     Case("very uneven prefill", SMALL, (), ((2048, 1, 0, 130), (0, 0, 0, 3000))),
-    Case("both queues, slots recycled", SMALL, ((16, 16, 16, 16), (1, 40, 0, 7)) * 8, ((512, 300, 7, 0),) * 6, chunk_blocks=1),
-    Case("wide decode parks prefill", SMALL, ((100, 200, 64, 33),) * 8, ((1024, 1024, 1024, 1024),) * 3, chunk_blocks=1),
-    Case("budget of 8", SMALL, ((16, 16, 16, 16),) * 6, ((1024, 1024, 1024, 1024),) * 3, chunk_blocks=2, budget=8),
+    Case(
+        "both queues, slots recycled",
+        SMALL,
+        ((16, 16, 16, 16), (1, 40, 0, 7)) * 8,
+        ((512, 300, 7, 0),) * 6,
+        chunk_blocks=1,
+    ),
+    Case(
+        "wide decode parks prefill",
+        SMALL,
+        ((100, 200, 64, 33),) * 8,
+        ((1024, 1024, 1024, 1024),) * 3,
+        chunk_blocks=1,
+    ),
+    Case(
+        "budget of 8",
+        SMALL,
+        ((16, 16, 16, 16),) * 6,
+        ((1024, 1024, 1024, 1024),) * 3,
+        chunk_blocks=2,
+        budget=8,
+    ),
     Case("128 experts", ExpertShape(128, 512, 256), ((1, 0, 3, 40) * 32,), ((5, 0, 130, 1) * 32,)),
     Case("256 experts", ExpertShape(256, 512, 256), ((2, 0, 1, 33) * 64,), ((7, 0, 1, 129) * 64,)),
     Case("Qwen3-30B-A3B", ExpertShape(8, 2048, 768), ((16,) * 8, (1, 2, 3, 4, 5, 6, 7, 60)), ((256,) * 8,)),
     Case("Qwen3-235B-A22B", ExpertShape(8, 4096, 1536), ((16,) * 8,), ((256,) * 8,)),
-    Case("MiniMax-M2.7", ExpertShape(8, 3072, 1536), ((16,) * 8, (33,) * 8), ((1024, 0, 77, 1, 300, 2, 128, 5),)),
+    Case(
+        "MiniMax-M2.7",
+        ExpertShape(8, 3072, 1536),
+        ((16,) * 8, (33,) * 8),
+        ((1024, 0, 77, 1, 300, 2, 128, 5),),
+    ),
     Case("GLM-4.5-Air", ExpertShape(8, 4096, 1408), ((16,) * 8,), ((256,) * 8,)),
     Case("GLM-5.1", ExpertShape(8, 6144, 2048), ((16,) * 8, (128,) * 8), ((300,) * 8,)),
     Case("DeepSeek-V3", ExpertShape(8, 7168, 2048), ((16,) * 8,), ((300,) * 8,)),
@@ -81,10 +117,15 @@ class Prepared:
 def prepare(kernel: GpuExpertKernel, queue: Queue, counts: Sequence[int], layer: int) -> Prepared:
     """Random rows of three decades of magnitude; NaN everywhere else and in all results."""
     like, extents = kernel.slots(queue)[0], pack(counts)
-    x, scale = torch.full_like(like.x.view(torch.uint8), 0x7F).view(like.x.dtype), torch.full_like(like.x_scale, float("nan"))
+    x, scale = (
+        torch.full_like(like.x.view(torch.uint8), 0x7F).view(like.x.dtype),
+        torch.full_like(like.x_scale, float("nan")),
+    )
     for rows in rows_of(extents):
         magnitude = 10 ** torch.empty(rows.stop - rows.start, 1, device="cuda").uniform_(-1, 2)
-        x[rows], scale[:, rows] = quantise_rows(torch.randn(len(magnitude), kernel.shape.hidden, device="cuda") * magnitude)
+        x[rows], scale[:, rows] = quantise_rows(
+            torch.randn(len(magnitude), kernel.shape.hidden, device="cuda") * magnitude
+        )
     return Prepared(queue, layer, extents, SlotBuffers(x, scale, torch.full_like(like.y, float("nan"))))
 
 
@@ -125,7 +166,11 @@ def run_case(case: Case) -> float:
     )
     if case.budget:
         kernel.set_budget(case.budget)
-    work = [prepare(kernel, queue, run, n % case.layers) for queue, runs in counts.items() for n, run in enumerate(runs)]
+    work = [
+        prepare(kernel, queue, run, n % case.layers)
+        for queue, runs in counts.items()
+        for n, run in enumerate(runs)
+    ]
     torch.cuda.synchronize()
     kernel.launch()
     feed(kernel, work)
@@ -133,8 +178,12 @@ def run_case(case: Case) -> float:
     for queue, some in units.items():
         for number, count in enumerate(some):
             log = kernel.log[queue, number]
-            assert bool((log[:count] == 1).all()), f"{queue.name} run {number + 1}: units stored {log[:count].tolist()} times"
-            assert not bool(log[count:].any()), f"{queue.name} run {number + 1}: stored units it does not have"
+            assert bool((log[:count] == 1).all()), (
+                f"{queue.name} run {number + 1}: units stored {log[:count].tolist()} times"
+            )
+            assert not bool(log[count:].any()), (
+                f"{queue.name} run {number + 1}: stored units it does not have"
+            )
     return max(compare(prepared, layers[prepared.layer]) for prepared in work)
 
 
@@ -173,5 +222,5 @@ def run_all(cases: tuple[Case, ...] = CASES, say: Callable[[str], None] = print)
             failed += 1
             say(f"FAIL  {case.name}: {type(error).__name__}: {error}")
             if not isinstance(error, AssertionError):
-                break                                 # the kernel may still be running: nothing after this is worth a thing
+                break  # the kernel may still be running: nothing after this is worth a thing
     return failed

@@ -20,8 +20,22 @@ import torch
 from cuda.bindings import driver as cu
 
 from afd_runtime.kernels.apk.build import check_target, cubin
-from afd_runtime.kernels.apk.interface import KernelStopped, LayerWeights, Run, RunTimeout, SlotBuffers, SlotLedger
-from afd_runtime.kernels.apk.layout import FAULTS, LAYER_BYTES, SLOT_BYTES, Control, Params, QueueView, address
+from afd_runtime.kernels.apk.interface import (
+    LayerWeights,
+    Run,
+    RunTimeout,
+    SlotBuffers,
+    SlotLedger,
+)
+from afd_runtime.kernels.apk.layout import (
+    FAULTS,
+    LAYER_BYTES,
+    SLOT_BYTES,
+    Control,
+    Params,
+    QueueView,
+    address,
+)
 from afd_runtime.kernels.apk.shape import (
     BLOCK_K,
     MAX_EXPERTS,
@@ -80,7 +94,7 @@ class _Ring:
 
 
 class GpuExpertKernel:
-    """`multiprocessors` of the GPU run the kernel; what is left serves communication, for nothing else fits beside it."""
+    """`multiprocessors` of the GPU run the kernel; the rest is for communication: nothing else fits beside it."""
 
     def __init__(
         self,
@@ -100,7 +114,9 @@ class GpuExpertKernel:
         properties = torch.cuda.get_device_properties(device)
         check_target((properties.major, properties.minor))
         if not 1 <= multiprocessors <= properties.multi_processor_count:
-            raise ShapeError(f"{multiprocessors} multiprocessors asked for, the GPU has {properties.multi_processor_count}")
+            raise ShapeError(
+                f"{multiprocessors} multiprocessors asked for, the GPU has {properties.multi_processor_count}"
+            )
         for weights in layers:
             weights.check(shape)
         self._shape, self._multiprocessors = shape, multiprocessors
@@ -233,7 +249,8 @@ class GpuExpertKernel:
         ready = self._read(ring.ready[run.slot : run.slot + 1])
         halves = self._read(ring.finished[run.slot : run.slot + 1])
         return (
-            f"{name} run {run.number} (slot {run.slot}) not done after {timeout_s:g} s: done word {seen}, ready word run "
+            f"{name} run {run.number} (slot {run.slot}) not done after {timeout_s:g} s: "
+            f"done word {seen}, ready word run "
             f"{ready >> 32} ticket {ready & 0xFFFFFFFF:#x}, {halves} unit halves stored"
             + (f"; {fault}" if fault else "")
         )
@@ -306,7 +323,9 @@ def load(path: Path, name: str) -> Any:
     return call(cu.cuModuleGetFunction, module, name.encode())
 
 
-def launch(kernel: Any, params: ctypes.Structure, blocks: int, threads: int, shared: int, stream: torch.cuda.Stream) -> None:
+def launch(
+    kernel: Any, params: ctypes.Structure, blocks: int, threads: int, shared: int, stream: torch.cuda.Stream
+) -> None:
     pointers = (ctypes.c_void_p * 1)(address(params))
     call(
         cu.cuLaunchKernel,

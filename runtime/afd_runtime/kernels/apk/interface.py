@@ -110,7 +110,7 @@ class ExpertKernel(Protocol):
         ...
 
     def set_budget(self, multiprocessors: int) -> None:
-        """How many multiprocessors may take decode units while prefill has work; takes effect at their next boundary."""
+        """How many multiprocessors may take decode units while prefill has work, from their next boundary on."""
         ...
 
     def stop(self) -> None:
@@ -134,7 +134,9 @@ class SlotLedger:
         slot = (number - 1) % self._slots[queue]
         before = number - self._slots[queue]
         if before > 0 and before not in self._waited[queue]:
-            raise SlotBusy(f"{queue.name.lower()} slot {slot} holds run {before}: wait for it before opening {number}")
+            raise SlotBusy(
+                f"{queue.name.lower()} slot {slot} holds run {before}: wait for it before opening {number}"
+            )
         self._waited[queue].discard(before)
         self._opened[queue] = number
         return Run(queue, number, slot)
@@ -143,7 +145,9 @@ class SlotLedger:
         self._refuse_if_stopped()
         following = self._published[run.queue] + 1
         if run.number != following or run.number > self._opened[run.queue]:
-            raise OutOfOrder(f"{run.queue.name.lower()} run {run.number} published, {following} was to follow")
+            raise OutOfOrder(
+                f"{run.queue.name.lower()} run {run.number} published, {following} was to follow"
+            )
         self._published[run.queue] = run.number
 
     def check_published(self, run: Run) -> None:

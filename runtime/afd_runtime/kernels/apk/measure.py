@@ -130,7 +130,9 @@ def traffic(
     """Decode runs at random times, one out at a time, against as much prefill as fits the slots."""
     caller = load(cubin("traffic", cache).path, "afd_apk_traffic")
     chance = random.Random(seed)
-    gaps = torch.tensor([int(chance.uniform(5, most_gap_us) * 1700) for _ in range(max(decode_runs, 1))], dtype=torch.int32)
+    gaps = torch.tensor(
+        [int(chance.uniform(5, most_gap_us) * 1700) for _ in range(max(decode_runs, 1))], dtype=torch.int32
+    )
     gap, latency = gaps.cuda(), torch.zeros(len(gaps), dtype=torch.int64, device="cuda")
     claim, window = torch.zeros_like(latency), torch.zeros(4, dtype=torch.int64, device="cuda")
     kernel.reset({}, stop=False)
@@ -164,7 +166,9 @@ def traffic(
     )
 
 
-def stock(layers: Sequence[LayerWeights], shape: ExpertShape, counts: Sequence[int], queue: Queue) -> Callable[[], float]:
+def stock(
+    layers: Sequence[LayerWeights], shape: ExpertShape, counts: Sequence[int], queue: Queue
+) -> Callable[[], float]:
     """A variant: stock DeepGEMM's two grouped GEMMs of every layer, without activation between them, in one graph."""
     import deep_gemm
 
@@ -175,7 +179,9 @@ def stock(layers: Sequence[LayerWeights], shape: ExpertShape, counts: Sequence[i
         q, scale = quantise_rows(torch.randn(e * rows, k, device="cuda"))
         if queue is Queue.PREFILL:
             return q, deep_gemm.get_mn_major_tma_aligned_tensor(scale.T.contiguous())
-        return q.view(e, rows, k), deep_gemm.get_mn_major_tma_aligned_tensor(scale.T.contiguous().view(e, rows, -1))
+        return q.view(e, rows, k), deep_gemm.get_mn_major_tma_aligned_tensor(
+            scale.T.contiguous().view(e, rows, -1)
+        )
 
     index = torch.arange(e, device="cuda", dtype=torch.int32).repeat_interleave(rows)
     masked = torch.full((e,), rows, device="cuda", dtype=torch.int32)

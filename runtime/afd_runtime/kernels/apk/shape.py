@@ -53,7 +53,9 @@ class ExpertShape:
         if self.hidden % WEIGHT_ROWS or not WEIGHT_ROWS <= self.hidden <= MAX_K:
             raise ShapeError(f"hidden size {self.hidden} is not a multiple of {WEIGHT_ROWS} up to {MAX_K}")
         if self.intermediate % BLOCK_K or not BLOCK_K <= self.intermediate <= MAX_K:
-            raise ShapeError(f"intermediate size {self.intermediate} is not a multiple of {BLOCK_K} up to {MAX_K}")
+            raise ShapeError(
+                f"intermediate size {self.intermediate} is not a multiple of {BLOCK_K} up to {MAX_K}"
+            )
 
     @property
     def gate_up_tiles(self) -> int:
@@ -111,7 +113,9 @@ def check_extents(extents: Sequence[Extent], shape: ExpertShape, capacity_rows: 
         if extent.first % ROW_ALIGN:
             raise ShapeError(f"expert {expert}: first row {extent.first} is not a multiple of {ROW_ALIGN}")
         if extent.first < end:
-            raise ShapeError(f"expert {expert}: first row {extent.first} lies in another's rows, which end at {end}")
+            raise ShapeError(
+                f"expert {expert}: first row {extent.first} lies in another's rows, which end at {end}"
+            )
         end = extent.first + ceil_div(extent.rows, ROW_ALIGN) * ROW_ALIGN
         if end > capacity_rows:
             raise ShapeError(f"expert {expert}: rows up to {end}, the slot has {capacity_rows}")
