@@ -46,9 +46,11 @@ MISSES = """\
   runtime with a fixed lead; `afd_schedule_gap_seconds` shows whether one has it.
 - **Absolute throughput of Qwen3-235B 16K** is 7 to 9 % low on both sides, so the ratio holds: dense kernels at batch 24
   and 32 are the least well timed part.
-- **Goodput ratios.** Disaggregation comes first in every case that fits, as in the paper; the order among the baselines
-  and the sizes of the ratios do not agree. The simulator has no host overhead, slows kernels in proportion to their SMs
-  (too hard on PDMux), and the paper does not print the lengths it sampled, which move every ratio.
+- **Goodput ratios are not reproduced**, and no decision should rest on them yet. Disaggregation comes first in the rows
+  below, but not robustly: with mean lengths of 161 and 338 tokens instead of 755.5 and 200.3 for ShareGPT, chunked and
+  PDMux overtook it for MiniMax. The order among the baselines and the sizes of the ratios do not agree with the paper
+  (absolute MiniMax ShareGPT is 71 requests/s/node against 11.3). Likely reasons, none verified: the simulator has no host
+  overhead, slows kernels in proportion to their SMs, and the paper does not print the lengths it sampled.
 - **H200 rows** compare two libraries, not two models of one: FlashInfer against TensorRT-LLM attention, DeepGEMM's
   fused SM90 kernel against TensorRT-LLM's separate ones. They bound what the packaged H100/H200 tables are worth: 20 %.
 """

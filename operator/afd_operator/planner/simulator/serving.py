@@ -8,8 +8,8 @@
 
 An engine is busy with one iteration at a time. A request waits, is prefilled (first token), decodes one
 token per iteration, and leaves. Admission reserves prompt + output tokens of KV, so nothing is evicted.
-The policies are small pure functions of counts: what the runtime's scheduler decides, it decides from the
-same ones.
+The policies are this file's own: the runtime's coordinator batches by rules of its own, which these follow in
+outline only.
 """
 
 from __future__ import annotations
