@@ -77,6 +77,8 @@ class ControlChannel:
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         socket = context.socket(zmq.DEALER)
         bounded(socket)
+        # No queue without a connection, and what a lost one left unread is dropped with it: a dead
+        # coordinator's table, read after the introduction to the next, would pass for the next one's.
         socket.setsockopt(zmq.IMMEDIATE, 1)
         socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
         socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX_MS)

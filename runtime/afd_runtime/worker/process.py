@@ -88,6 +88,8 @@ class Worker:
         self._role: RoleLoop | None = None
         self.ended_epoch = 0
         """Epochs up to this one are over, though the command that says so may still be in the inbox."""
+        self._told_epoch = 0
+        """Highest epoch heard of. A coordinator that starts must know it, or its first number is old here."""
         self._faulted_epoch = 0
         self._faulting = threading.Lock()
         self._control = ControlChannel(
@@ -95,7 +97,7 @@ class Worker:
             register=self._register,
             heartbeat=self._heartbeat,
             deliver=self._deliver,
-            seated=self.membership.is_in,
+            seated=self._seated,
         )
 
     # --- what is said to the coordinator
@@ -120,7 +122,7 @@ class Worker:
                 incarnation=self.membership.incarnation,
                 credential=shown.read(self.settings.credential_file),
                 checkpoint="",
-                epoch=self.membership.epoch,
+                epoch=self._told_epoch,
                 committed_step=self.seen_step,
             )
         )
@@ -132,10 +134,15 @@ class Worker:
 
     # --- what the coordinator says
 
+    def _seated(self, table: Table) -> bool:
+        """Whether this table, just read, will be adopted with this process in it."""
+        return table.epoch > self._told_epoch and self.membership.is_in(table)
+
     def _deliver(self, message: ToWorker) -> None:
         """On the control thread: commands wait in the inbox, but the end of an epoch does not."""
         assert self._role is not None, "the control channel starts after the role is there"
         if isinstance(message, Table | Abort):
+            self._told_epoch = max(self._told_epoch, message.epoch)
             self.ended_epoch = message.epoch - isinstance(message, Table)
             self._role.interrupt(self.ended_epoch)
         self._inbox.put(message)

@@ -29,7 +29,7 @@ from afd_runtime.coordinator.shell import Shell
 from afd_runtime.metrics.coordinator import CoordinatorMetrics
 from afd_runtime.metrics.gateway import GatewayMetrics
 from afd_runtime.protocol import codec
-from afd_runtime.protocol.messages import Heartbeat, Refused
+from afd_runtime.protocol.messages import Heartbeat, Refused, Table
 from afd_runtime.server.defaults import Defaults
 from afd_runtime.server.http import Gateway
 from afd_runtime.server.template import PLAIN, ChatTemplate
@@ -189,6 +189,10 @@ class LocalUnit:
                 if isinstance(message, Refused):
                     await asyncio.sleep(0.1)
                     await self._register(worker, dealer)
+                if isinstance(message, Table) and message.epoch <= worker.epoch:
+                    # An introduction made before the last coordinator's table was read.
+                    await self._register(worker, dealer)
+                    continue
                 reply = worker.hear(message)
                 if reply is not None:
                     await asyncio.sleep(self.delay_s)
