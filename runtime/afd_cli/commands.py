@@ -24,7 +24,13 @@ COMMANDS = (
     Command(("worker", "attention"), "afd_runtime.worker.attention", "runtime", "a lane: one attention GPU"),
     Command(("worker", "expert"), "afd_runtime.worker.expert", "runtime", "the experts of one expert GPU"),
     Command(("operator",), "afd_operator.controller.main", "operator", "the Kubernetes operator"),
+    Command(("plan",), "afd_operator.planner.command", "planner", "whether AFD pays, and in which layout"),
+    Command(
+        ("simulate",),
+        "afd_operator.planner.simulator.command",
+        "planner",
+        "five systems under load, side by side",
+    ),
     Command(("crd",), "afd_cli.crd", "operator", "print the CustomResourceDefinition, or its reference"),
-    Command(("dashboards",), "afd_dashboards.command", "dev", "write the Grafana boards"),
     Command(("dashboards",), "afd_dashboards.command", "dev", "write the Grafana boards"),
 )

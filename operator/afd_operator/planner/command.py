@@ -30,7 +30,7 @@ MAX_FILE_BYTES = 256 * 1024 * 1024
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s)?")
 
 
-def plan_main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None) -> int:
     """Entry point of `afd plan`."""
     arguments = _parser().parse_args(argv)
     try:
@@ -38,13 +38,6 @@ def plan_main(argv: list[str] | None = None) -> int:
     except PlannerError as error:
         print(f"afd plan: {type(error).__name__}: {error}", file=sys.stderr)
         return REFUSED
-
-
-def simulate_main(argv: list[str] | None = None) -> int:
-    """Entry point of `afd simulate`."""
-    from afd_operator.planner.simulator.command import main
-
-    return main(argv)
 
 
 def _parser() -> argparse.ArgumentParser:

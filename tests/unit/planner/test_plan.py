@@ -15,7 +15,7 @@ from tests.unit.planner.worlds import DECODE_RULES, GB200, QWEN, bigger, layer, 
 
 from afd_operator.api.load import parse
 from afd_operator.planner import catalog
-from afd_operator.planner.command import ANSWERED, NO_MANIFEST, REFUSED, plan_main
+from afd_operator.planner.command import ANSWERED, NO_MANIFEST, REFUSED, main
 from afd_operator.planner.errors import PlannerError
 from afd_operator.planner.hardware import hardware
 from afd_operator.planner.layout import Search, enumerate_layouts, largest_hidden, pareto
@@ -275,9 +275,9 @@ def test_command_prints_yaml_and_json(capsys: pytest.CaptureFixture[str]) -> Non
         "--tpot",
         "50ms",
     ]
-    assert plan_main([*common, "--output", "yaml"]) == ANSWERED
+    assert main([*common, "--output", "yaml"]) == ANSWERED
     assert parse(yaml.safe_load(capsys.readouterr().out)).metadata.name == "planned"
-    assert plan_main([*common, "--output", "json"]) == ANSWERED
+    assert main([*common, "--output", "json"]) == ANSWERED
     assert json.loads(capsys.readouterr().out)["answer"] == "disaggregate"
 
 
@@ -292,7 +292,7 @@ def test_command_explains_and_plots(capsys: pytest.CaptureFixture[str], tmp_path
         "8192",
         "--explain",
     ]
-    assert plan_main([*arguments, "--plot", str(tmp_path / "p.svg")]) == ANSWERED
+    assert main([*arguments, "--plot", str(tmp_path / "p.svg")]) == ANSWERED
     assert (tmp_path / "p.svg").read_text().startswith("<?xml")
     out = capsys.readouterr().out.lower()
     assert "batch expansion x ffn tax x latency ratio" in out
@@ -310,11 +310,11 @@ def test_command_says_no_without_a_manifest(capsys: pytest.CaptureFixture[str]) 
         "--output",
         "yaml",
     ]
-    assert plan_main(arguments) == NO_MANIFEST
+    assert main(arguments) == NO_MANIFEST
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "the expert GPUs cost more" in captured.err
-    assert plan_main([*arguments, "--anyway"]) == ANSWERED
+    assert main([*arguments, "--anyway"]) == ANSWERED
 
 
 @pytest.mark.parametrize(
@@ -360,5 +360,5 @@ def test_command_says_no_without_a_manifest(capsys: pytest.CaptureFixture[str]) 
 def test_command_refuses_with_the_reason(
     arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert plan_main(arguments) == REFUSED
+    assert main(arguments) == REFUSED
     assert says in capsys.readouterr().err
