@@ -51,8 +51,8 @@ MISSES = """\
   PDMux overtook it for MiniMax. The order among the baselines and the sizes of the ratios do not agree with the paper
   (absolute MiniMax ShareGPT is 71 requests/s/node against 11.3). Likely reasons, none verified: the simulator has no host
   overhead, slows kernels in proportion to their SMs, and the paper does not print the lengths it sampled.
-- **H200 rows** compare two libraries, not two models of one: FlashInfer against TensorRT-LLM attention, DeepGEMM's
-  fused SM90 kernel against TensorRT-LLM's separate ones. They bound what the packaged H100/H200 tables are worth: 20 %.
+- **H200 rows** compare two libraries, not two models of one: FlashInfer against TensorRT-LLM attention, DeepGEMM's fused
+  SM90 kernel against TensorRT-LLM's separate ones. They bound what the packaged H100/H200 tables are worth: 20 %.
 """
 
 
