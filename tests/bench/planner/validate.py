@@ -49,10 +49,10 @@ MISSES = """\
 - **Goodput ratios are not reproduced**, and no decision should rest on them yet. Disaggregation comes first in the rows
   below, but not robustly: with mean lengths of 161 and 338 tokens instead of 755.5 and 200.3 for ShareGPT, chunked and
   PDMux overtook it for MiniMax. The order among the baselines and the sizes of the ratios do not agree with the paper
-  (absolute MiniMax ShareGPT is 71 requests/s/node against 11.3). Likely reasons, none verified: the simulator has no host
-  overhead, slows kernels in proportion to their SMs, and the paper does not print the lengths it sampled.
-- **H200 rows** compare two libraries, not two models of one: FlashInfer against TensorRT-LLM attention, DeepGEMM's fused
-  SM90 kernel against TensorRT-LLM's separate ones. They bound what the packaged H100/H200 tables are worth: 20 %.
+  (absolute MiniMax ShareGPT is 71 requests/s/node against 11.3). Likely reasons, none verified: the simulator has no
+  host overhead, slows kernels in proportion to their SMs, and the paper does not print the lengths it sampled.
+- **H200 rows** compare two libraries, not two models of one: FlashInfer against TensorRT-LLM attention, DeepGEMM's
+  fused SM90 kernel against TensorRT-LLM's separate ones. They bound what the packaged H100/H200 tables are worth: 20 %.
 """
 
 
