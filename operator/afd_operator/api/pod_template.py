@@ -16,6 +16,7 @@ from afd_operator.api.base import ApiModel, UpstreamModel, bounded_map, list_map
 from afd_operator.api.rules import Rule
 from afd_operator.api.scalars import LabelName, LabelValue, Quantity, SubdomainName
 from afd_unit import labels
+from afd_unit.environment import TUNING
 
 RESERVED_ENV = "AFD_"
 """Prefix of the environment variables by which a process learns who it is (`afd_unit.unitfile`)."""
@@ -46,10 +47,11 @@ class EnvVar(UpstreamModel):
 
     rules = (
         Rule(
-            cel=f"!self.name.startsWith('{RESERVED_ENV}')",
-            holds=lambda e: not e.name.startswith(RESERVED_ENV),
+            cel=f"!self.name.startsWith('{RESERVED_ENV}') || self.name in {list(TUNING)}",
+            holds=lambda e: not e.name.startswith(RESERVED_ENV) or e.name in TUNING,
             field="name",
-            message=f"must not begin with {RESERVED_ENV}: these say who a process is, and are the operator's",
+            message=f"must not begin with {RESERVED_ENV} (these say who a process is, and are the operator's),"
+            f" but for {', '.join(TUNING)}",
         ),
     )
 

@@ -186,6 +186,8 @@ LIMITS = (
 GOOD = (
     *(limit.good() for limit in LIMITS),
     Good("zero units: a deployment may sleep", {"units": 0}),
+    Good("how much memory a lane takes for keys and values",
+        worker(env=[{"name": "AFD_KV_BYTES", "value": "60000000000"}])),
     Good("planner chooses the ratio", {"ratio": {"mode": "Auto"}, "workload": WORKLOAD}),
     Good("planner chooses within bounds", {
         "ratio": {"mode": "Auto"}, "workload": WORKLOAD, "scaling": {"attention": {"min": 2, "max": 4}}}),

@@ -77,7 +77,9 @@ WORLDS: dict[type[ApiModel], SearchStrategy[dict[str, Any]]] = {
         {"key": key, "operator": st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist"])},
         optional={"values": st.lists(st.just("x"), max_size=1)},
     ),
-    EnvVar: st.fixed_dictionaries({"name": st.sampled_from(["AFD_X", "AFD", "afd_x", "X_AFD_"])}),
+    EnvVar: st.fixed_dictionaries(
+        {"name": st.sampled_from(["AFD_X", "AFD_DTYPE", "AFD_DTYPE_", "AFD", "afd_x", "X_AFD_"])}
+    ),
     Volume: st.fixed_dictionaries({"name": st.sampled_from(["afd-x", "afd", "x-afd-x"])}),
     VolumeMount: st.sampled_from([*RESERVED_MOUNTS, "/etc", "/", "/cache"]).flatmap(
         lambda root: st.sampled_from(["", "/", "s", "/x"]).map(lambda end: mount(root + end))

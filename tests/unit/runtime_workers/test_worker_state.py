@@ -15,6 +15,7 @@ from afd_runtime.worker.proof_of_life import ProofOfLife
 from afd_runtime.worker.registration import REPEAT_S, RETRY_S, Registration
 from afd_runtime.worker.settings import SettingsError
 from afd_unit import ports, unitfile
+from afd_unit.environment import TUNING
 from afd_unit.identity import Member, Role
 from afd_unit.unitfile import Auth, AuthMode, Model, UnitFile, UnitFileError
 
@@ -175,3 +176,10 @@ def test_settings_that_cannot_be_used(
 ) -> None:
     with pytest.raises(error, match=text):
         settings.read(Role.ATTENTION, {**environ, **changed})
+
+
+@pytest.mark.parametrize("name", TUNING)
+def test_what_users_may_tune_is_read(environ: dict[str, str], name: str) -> None:
+    """Each name that the API lets through is a setting: a value that cannot be is refused by that name."""
+    with pytest.raises(SettingsError, match=name):
+        settings.read(Role.ATTENTION, {**environ, name: "none of it"})
