@@ -7,6 +7,7 @@ import signal
 import threading
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tests.cluster.operators import WITHIN_S, Home, Operator, afd, install
@@ -168,33 +169,79 @@ def test_an_object_of_somebody_else_is_not_taken_over(home: Home, prod: str) -> 
     home.await_condition("demo", prod, "Ready", "True")
 
 
-def test_gates_of_others_are_left_alone(home: Home, prod: str) -> None:
-    """Somebody else's webhook may add a gate; here it is added before ours is lifted, by holding it up."""
-    home.rack.core.create_namespaced_resource_quota(
-        prod, {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "2"}}}
-    )
-    home.rack.apply(afd("demo", prod))
-    home.await_condition("demo", prod, "Stalled", "True", "Forbidden")
-    pod = home.pods(prod)[0]["metadata"]["name"]
-    # Gates can only be taken away from a pod that exists: put the pod back with two of them.
-    body = next(p for p in home.pods(prod) if p["metadata"]["name"] == pod)
-    gated = {
-        "metadata": {k: body["metadata"][k] for k in ("name", "labels", "annotations", "ownerReferences")},
-        "spec": {
-            **body["spec"],
-            "schedulingGates": [{"name": "example.com/queue"}, {"name": "afd.dev/placement"}],
+PROBE_SPEC = {
+    "securityContext": {"runAsNonRoot": True, "runAsUser": 1, "seccompProfile": {"type": "RuntimeDefault"}},
+    "containers": [
+        {
+            "name": "c",
+            "image": "none",
+            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        }
+    ],
+}
+
+
+def gating_policy(namespace: str, gate: str) -> list[dict[str, Any]]:
+    """What a queueing system's webhook does, without a server: a gate for every new pod of a namespace."""
+    add = f'[JSONPatch{{op: "add", path: "/spec/schedulingGates/-", value: {{"name": "{gate}"}}}}]'
+    return [
+        {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "MutatingAdmissionPolicy",
+            "metadata": {"name": f"gates-of-{namespace}"},
+            "spec": {
+                "failurePolicy": "Fail",
+                "reinvocationPolicy": "Never",
+                "matchConstraints": {
+                    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                    "resourceRules": [
+                        {
+                            "apiGroups": [""],
+                            "apiVersions": ["v1"],
+                            "operations": ["CREATE"],
+                            "resources": ["pods"],
+                        }
+                    ],
+                },
+                "matchConditions": [{"name": "gated", "expression": "has(object.spec.schedulingGates)"}],
+                "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": add}}],
+            },
         },
+        {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "MutatingAdmissionPolicyBinding",
+            "metadata": {"name": f"gates-of-{namespace}"},
+            "spec": {"policyName": f"gates-of-{namespace}"},
+        },
+    ]
+
+
+def test_gates_of_others_are_left_alone(home: Home, prod: str) -> None:
+    home.rack.apply(*gating_policy(prod, "example.com/queue"))
+    probe = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "probe"},
+        "spec": {**PROBE_SPEC, "schedulingGates": [{"name": "example.com/other"}]},
     }
-    home.rack.core.delete_namespaced_pod(pod, prod)
-    home.rack.core.create_namespaced_pod(prod, gated)
-    home.rack.core.delete_namespaced_resource_quota("few", prod)
 
-    def gates() -> list[str]:
-        found = home.rack.core.read_namespaced_pod(pod, prod).spec.scheduling_gates or []
-        return [gate.name for gate in found]
+    def in_force() -> bool:
+        found = home.rack.core.create_namespaced_pod(prod, probe, dry_run="All")
+        return len(found.spec.scheduling_gates) == 2
 
-    wait("our gate is lifted", lambda: gates() == ["example.com/queue"], WITHIN_S, lambda: str(gates()))
-    assert home.config_maps(prod) == [], "started although a pod waits at somebody's gate"
+    wait("the policy is in force", in_force, WITHIN_S)
+    home.rack.apply(afd("demo", prod))
+
+    def gates() -> list[list[str]]:
+        return [[gate["name"] for gate in pod["spec"].get("schedulingGates", [])] for pod in home.pods(prod)]
+
+    wait(
+        "our gate is lifted from all pods, the other is not",
+        lambda: gates() == [["example.com/queue"]] * 3,
+        WITHIN_S,
+        lambda: str(gates()),
+    )
+    assert home.config_maps(prod) == [], "started although pods wait at somebody's gate"
 
 
 def test_the_longest_and_the_strangest_names_work(home: Home, prod: str) -> None:
