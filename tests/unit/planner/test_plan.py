@@ -282,7 +282,6 @@ def test_command_prints_yaml_and_json(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_command_explains_and_plots(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     arguments = [
         "--model",
         "Qwen3-235B-A22B-FP8",
